@@ -1,0 +1,78 @@
+"""What the derivation sees of a run: raw parts gathered by cell, before any rule has spoken."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kdaprof.runs.facts import Fact
+from kdaprof.runs.record import CellRecord, RunRecord
+from kdaprof.runs.results import Evidence
+from kdaprof.runs.samples import Sample
+from kdaprof.timeline.columns import Timeline
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UtilReading:
+    """One sampled reading of a GPU: `value` in base units (utilisation a fraction), None when it could not be read."""
+
+    t_ns: int
+    uuid: str
+    field: str
+    value: float | None
+    stale: bool
+    missing: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RawRun:
+    """Everything that was stored: the one input of `derive`."""
+
+    record: RunRecord
+    samples: Mapping[str, tuple[Sample, ...]]
+    timelines: Mapping[tuple[str, str], Timeline]
+    """By (cell id, `profiled-cuda` | `profiled-full`)."""
+    util: tuple[UtilReading, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarmUp:
+    """Where the steady segment of the unprofiled series begins. `steady_from` is None when there is no steady state."""
+
+    steady_from: int | None
+    change_points: tuple[int, ...]
+    n: int
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelRow:
+    """One kernel of a cell: calls and device time of one execution (medians over the profiled repeats)."""
+
+    name: str
+    calls: int
+    busy_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellView:
+    """One cell with what was derived of it so far; what the witnesses and the rules look at."""
+
+    run: RunRecord
+    cell: CellRecord
+    samples: tuple[Sample, ...]
+    warmup: WarmUp
+    kernels: tuple[KernelRow, ...]
+    facts: Mapping[str, Fact]
+    evidence: Evidence
+    backward_kernels_seen: bool | None = None
+    extra: Mapping[str, float] = field(default_factory=dict)
+
+    def of(self, repeat: str) -> tuple[Sample, ...]:
+        """The samples of one kind of repeat."""
+        return tuple(sample for sample in self.samples if sample.repeat == repeat)
+
+    def steady(self) -> tuple[Sample, ...]:
+        """Unprofiled samples of the steady segment; all of them when there is none (rule Q01 then refuses)."""
+        start = self.warmup.steady_from
+        return tuple(s for s in self.of("unprofiled") if start is None or s.index >= start)

@@ -1,0 +1,144 @@
+"""The run directory: written one part a cell, each part atomically, so that a kill loses at most the cell in progress."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from kdaprof.errors import BadFileError, UsageError
+from kdaprof.runs.atomic import TargetError, write_text
+from kdaprof.runs.cells import CellKey
+from kdaprof.runs.codec import read_document, to_json, write_document
+from kdaprof.runs.record import CellError, CellRecord, RunRecord
+from kdaprof.runs.results import CellResult, Finding, RunResults
+from kdaprof.runs.samples import Sample, read_samples, write_samples
+
+RUN_FILE = "run.json"
+FACTS_FILE = "facts.json"
+FINDINGS_FILE = "findings.json"
+REPORT_FILE = "report.md"
+UTIL_FILE = "gpu_util.parquet"
+SAMPLES_FOLDER = "samples.parquet"
+
+_NEEDED_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRun:
+    """A run as it lies on disk: its record and every sample, by cell id."""
+
+    path: Path
+    record: RunRecord
+    samples: dict[str, tuple[Sample, ...]]
+
+
+class RunWriter:
+    """Fills one run directory. Every method leaves a readable run behind."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def put_record(self, record: RunRecord) -> None:
+        """Write run.json."""
+        write_document(self.path / RUN_FILE, "run", to_json(record))
+
+    def put_samples(self, key: CellKey, samples: Sequence[Sample]) -> None:
+        """Write the part of one cell (all its samples so far)."""
+        write_samples(self.path / SAMPLES_FOLDER / f"{key.slug}.parquet", samples)
+
+    def put_results(self, results: RunResults) -> None:
+        """Write facts.json and findings.json."""
+        body = {"run": results.run, "cells": to_json(results.cells)}
+        write_document(self.path / FACTS_FILE, "facts", body)
+        findings = {"run": results.run, "findings": to_json(results.findings)}
+        write_document(self.path / FINDINGS_FILE, "findings", findings)
+
+    def put_report(self, text: str) -> None:
+        """Write report.md."""
+        write_text(self.path / REPORT_FILE, text)
+
+    def timeline_name(self, key: CellKey, kind: str) -> str:
+        """File name of a cell's timeline of one recording kind, relative to the run."""
+        return f"timeline-{key.slug}-{kind}.parquet"
+
+
+def new_run_id(slug: str, now: datetime | None = None) -> str:
+    """`20261202T015500Z-kda-fused-1f3a`: UTC start, what was run, and four hex digits against clashes."""
+    moment = (now or datetime.now(UTC)).strftime("%Y%m%dT%H%M%SZ")
+    return f"{moment}-{re.sub(r'[^a-z0-9]+', '-', slug.lower()).strip('-')}-{secrets.token_hex(2)}"
+
+
+def open_target(path: Path, *, force: bool = False) -> RunWriter:
+    """A writer on `path`, checked before anything is measured: empty (or `force`), writable, with room.
+
+    Errors: UsageError when it holds files already; TargetError when it cannot be written or the disk is full.
+    """
+    if path.exists() and not path.is_dir():
+        raise UsageError(f"--out {path}: exists and is not a directory; choose another")
+    if path.is_dir() and any(path.iterdir()) and not force:
+        raise UsageError(f"--out {path}: not empty; choose another or add --force")
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path, prefix=".probe-") as trial:
+            trial.write(b"\0" * 4096)
+            trial.flush()
+            os.fsync(trial.fileno())
+        room = os.statvfs(path)
+    except OSError as error:
+        raise TargetError(f"--out {path}: cannot write there ({error.strerror or error}); choose another") from error
+    free = room.f_bavail * room.f_frsize
+    if free < _NEEDED_BYTES:
+        raise TargetError(f"--out {path}: {free >> 20} MiB free, a run needs {_NEEDED_BYTES >> 20}; free space or choose another")
+    return RunWriter(path)
+
+
+def read_run(path: Path) -> StoredRun:
+    """Load a run. A cell that was being measured when the run died is `failed`, with its samples.
+
+    Errors: BadFileError with path, reason and way out.
+    """
+    if not path.is_dir():
+        raise BadFileError(f"{path}: no such run directory; `ls runs/` shows what there is")
+    record = read_document(path / RUN_FILE, "run", RunRecord)
+    samples = dict(_parts(path / SAMPLES_FOLDER))
+    cells = tuple(_settle(cell, bool(samples.get(cell.id))) for cell in record.cells)
+    return StoredRun(path, replace(record, cells=cells), samples)
+
+
+def read_results(path: Path) -> RunResults:
+    """The facts and findings as they were written beside the run."""
+    facts = read_document(path / FACTS_FILE, "facts", _FactsFile)
+    findings = read_document(path / FINDINGS_FILE, "findings", _FindingsFile)
+    return RunResults(run=facts.run, cells=facts.cells, findings=findings.findings)
+
+
+def _parts(folder: Path) -> Iterable[tuple[str, tuple[Sample, ...]]]:
+    for part in sorted(folder.glob("[!.]*.parquet")):
+        rows = read_samples(part)
+        if rows:
+            yield rows[0].cell, rows
+
+
+def _settle(cell: CellRecord, has_samples: bool) -> CellRecord:
+    if cell.status != "skipped" or not has_samples:
+        return cell
+    text = "the run ended while this cell was being measured; its samples are kept"
+    return replace(cell, status="failed", error=CellError(type="InterruptedRunError", text=text))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _FactsFile:
+    run: str
+    cells: tuple[CellResult, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _FindingsFile:
+    run: str
+    findings: tuple[Finding, ...]
