@@ -1,0 +1,147 @@
+"""What a run was made with: versions, variables, card and host; and the same without what identifies people.
+
+Plain data, written to `run.json` under `environment`. The instrument that fills it is
+`kdaprof.instruments.environment`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, TypeVar
+
+_T = TypeVar("_T")
+
+# An absolute POSIX path: a slash that is not inside a word, a relative path, a URL or a unit such as B/s.
+_POSIX_PATH = re.compile(r"(?<![\w.~/>*-])/(?:[\w.@+%#*-]+/?)+")
+_WINDOWS_PATH = re.compile(r"(?<!\w)[A-Za-z]:\\[^\s\"';,]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A component's version; where it is None, `missing` says why (not installed, no driver…)."""
+
+    name: str
+    version: str | None
+    missing: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """An environment variable that changes what is measured, with its value."""
+
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class GpuHardware:
+    """The card as the CUDA runtime describes it; bytes and counts, capability as `9.0`."""
+
+    name: str
+    uuid: str | None
+    pci_bus_id: str | None
+    capability: str | None
+    sm_count: int | None
+    l2_bytes: int | None
+    total_memory_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class HostHardware:
+    """The host: its name, CPU model, logical cores, operating system and memory."""
+
+    hostname: str | None
+    cpu_model: str | None
+    cores_total: int | None
+    platform: str
+    machine: str
+    mem_total_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TorchSettings:
+    """torch's settings that decide which instruction runs: fp32 matmul precision, TF32, threads."""
+
+    matmul_precision: str | None
+    allow_tf32_matmul: bool | None
+    allow_tf32_cudnn: bool | None
+    cudnn_benchmark: bool | None
+    deterministic_algorithms: bool | None
+    num_threads: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """All of it. `gpu` and `torch` are None without a card or without torch; `…_missing` says why."""
+
+    versions: tuple[Version, ...]
+    variables: tuple[Variable, ...]
+    host: HostHardware
+    gpu: GpuHardware | None
+    gpu_missing: str | None
+    torch: TorchSettings | None
+    torch_missing: str | None
+    argv: tuple[str, ...]
+    cwd: str | None
+    git_commit: str | None
+    git_dirty: bool | None
+    git_missing: str | None
+
+    def version(self, name: str) -> str | None:
+        """The version of the component `name`, or None."""
+        return next((v.version for v in self.versions if v.name == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Secrets:
+    """What identifies a person or a place: replaced, in this order, by a mark that says what stood there."""
+
+    cwd: str | None
+    home: str | None
+    hostname: str | None
+    user: str | None
+
+
+def scrub_text(text: str, secrets: Secrets) -> str:
+    """`text` without the working directory, home, host name, user name and any other absolute path."""
+    for path, mark in ((secrets.cwd, "<cwd>"), (secrets.home, "<home>")):
+        if path and len(path) > 1:
+            text = re.sub(re.escape(path.rstrip("/")) + r"(?![\w-])", mark, text)
+    text = _POSIX_PATH.sub("<path>", text)
+    text = _WINDOWS_PATH.sub("<path>", text)
+    for word, mark in ((secrets.hostname, "<host>"), (secrets.user, "<user>")):
+        if word:
+            text = re.sub(rf"(?<![A-Za-z0-9]){re.escape(word)}(?![A-Za-z0-9])", mark, text)
+    return text
+
+
+def scrub(value: _T, secrets: Secrets) -> _T:
+    """`scrub_text` on every string inside frozen dataclasses, tuples, lists and dicts; the rest as it is."""
+    return _scrub(value, secrets)  # type: ignore[no-any-return]
+
+
+def _scrub(value: Any, secrets: Secrets) -> Any:
+    if isinstance(value, str):
+        return scrub_text(value, secrets)
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{f.name: _scrub(getattr(value, f.name), secrets) for f in fields(value)})
+    if isinstance(value, tuple):
+        return tuple(_scrub(item, secrets) for item in value)
+    if isinstance(value, list):
+        return [_scrub(item, secrets) for item in value]
+    if isinstance(value, dict):
+        return {_scrub(key, secrets): _scrub(item, secrets) for key, item in value.items()}
+    return value
+
+
+def anonymised(env: Environment, secrets: Secrets) -> Environment:
+    """`env` without host name, user, home and absolute paths. Hardware, versions and settings stay."""
+    clean = scrub(env, secrets)
+    return replace(clean, host=replace(clean.host, hostname=None), cwd=None)
+
+
+def anonymised_argv(argv: Iterable[str], secrets: Secrets) -> tuple[str, ...]:
+    """A command line without host name, user, home and absolute paths."""
+    return tuple(scrub_text(arg, secrets) for arg in argv)
