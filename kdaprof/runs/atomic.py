@@ -32,7 +32,9 @@ def write_with(path: Path, writer: Callable[[Path], object]) -> None:
         temporary = None
         _fsync(path.parent)
     except OSError as error:
-        raise TargetError(f"{path}: cannot write ({error.strerror or error}); free space or choose another --out") from error
+        raise TargetError(
+            f"{path}: cannot write ({error.strerror or error}); free space or choose another --out"
+        ) from error
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)

@@ -56,7 +56,9 @@ def read_document(path: Path, kind: str, into: type[T]) -> T:
     try:
         return msgspec.convert(document, into, strict=False)
     except msgspec.ValidationError as error:
-        raise BadFileError(f"{path}: does not hold {schema_name(kind)} ({error}); restore the file or measure again") from error
+        raise BadFileError(
+            f"{path}: does not hold {schema_name(kind)} ({error}); restore the file or measure again"
+        ) from error
 
 
 def _lift(path: Path, kind: str, document: Json) -> Json:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from kdaprof.runs.cells import CellKey
-from kdaprof.runs.conditions import ConditionsSnapshot
+from kdaprof.runs.conditions import Conditions
 from kdaprof.runs.environment import Environment
 from kdaprof.runs.facts import Provenance, Unit
 
@@ -170,15 +170,6 @@ class OwnCost:
     name: str
     ns: float
     n: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Conditions:
-    """The machine before, during (one snapshot a round) and after the measuring."""
-
-    before: ConditionsSnapshot | None = None
-    during: tuple[ConditionsSnapshot, ...] = ()
-    after: ConditionsSnapshot | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -94,7 +94,9 @@ def check_version(path: Path, metadata: dict[bytes, bytes] | None, name: str, ve
         raise BadFileError(f"{path}: holds {found or 'no kdaprof schema'!r}, expected {name!r}")
     written = int((metadata or {}).get(b"kdaprof.version", b"0"))
     if written > version:
-        raise BadFileError(f"{path}: schema {name}/{written} is newer than this kdaprof reads ({version}): upgrade kdaprof")
+        raise BadFileError(
+            f"{path}: schema {name}/{written} is newer than this kdaprof reads ({version}): upgrade kdaprof"
+        )
 
 
 def _first_line(error: BaseException) -> str:

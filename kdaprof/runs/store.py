@@ -94,7 +94,9 @@ def open_target(path: Path, *, force: bool = False) -> RunWriter:
         raise TargetError(f"--out {path}: cannot write there ({error.strerror or error}); choose another") from error
     free = room.f_bavail * room.f_frsize
     if free < _NEEDED_BYTES:
-        raise TargetError(f"--out {path}: {free >> 20} MiB free, a run needs {_NEEDED_BYTES >> 20}; free space or choose another")
+        raise TargetError(
+            f"--out {path}: {free >> 20} MiB free, a run needs {_NEEDED_BYTES >> 20}; free space or choose another"
+        )
     return RunWriter(path)
 
 
