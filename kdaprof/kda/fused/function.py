@@ -1,0 +1,76 @@
+"""The eager door: one autograd Function, forward and backward in Triton, first order only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from kdaprof.errors import UsageError
+from kdaprof.kda.fused import hooks
+
+PRECISIONS = ("tf32x3", "ieee", "tf32")
+
+
+def check_precision(precision: str) -> None:
+    """Raise UsageError for a name that is none of `PRECISIONS`."""
+    if precision not in PRECISIONS:
+        raise UsageError(f"precision {precision!r} is none of {', '.join(PRECISIONS)}")
+
+
+class FusedKda(torch.autograd.Function):
+    """Saves its inputs and nothing else: the backward recomputes what it needs of the forward."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, h0: Tensor | None, scale: float,
+        final_state: bool, precision: str,
+    ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
+        """See `fused_kda`."""
+        from kdaprof.kda.fused import launch  # noqa: PLC0415  imports Triton
+
+        q, k, v, g, beta = q.contiguous(), k.contiguous(), v.contiguous(), g.contiguous(), beta.contiguous()
+        h0 = None if h0 is None else h0.contiguous()
+        ctx.save_for_backward(q, k, v, g, beta, h0)
+        ctx.scale, ctx.precision = scale, precision
+        ctx.set_materialize_grads(False)
+        return launch.forward(q, k, v, g, beta, h0, scale, final_state, precision)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, do: Tensor | None, dht: Tensor | None) -> tuple[Tensor | None, ...]:
+        """Gradients of q, k, v, g, beta and the initial state; None where none is asked for."""
+        from kdaprof.kda.fused import launch  # noqa: PLC0415
+
+        if hooks.on_backward is not None:
+            hooks.on_backward()
+        q, k, v, g, beta, h0 = ctx.saved_tensors
+        do = None if do is None else do.contiguous()
+        dht = None if dht is None else dht.contiguous()
+        if do is None and dht is None:
+            return (None,) * 9
+        grads = launch.backward(q, k, v, g, beta, h0, do, dht, ctx.scale, ctx.precision)
+        wanted = ctx.needs_input_grad
+        return (*(x if need else None for x, need in zip(grads, wanted, strict=False)), None, None, None)
+
+
+def fused_kda(
+    q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, *, scale: float,
+    initial_state: Tensor | None = None, output_final_state: bool = False, precision: str = "tf32x3",
+) -> tuple[Tensor, Tensor | None]:  # fmt: skip
+    """KDA by our Triton kernels: two launches forward, three backward.
+
+    q, k, g `[B, T, H, K]`, v `[B, T, H, V]`, beta `[B, T, H]`, initial_state `[B, H, K, V]`; g is the natural-log
+    decay, <= 0. Float32, bfloat16 or float16, state and accumulation in float32; K and V multiples of 16 up to
+    128; any strides (tensors that are not contiguous are copied). Returns o `[B, T, H, V]` in v's dtype and the
+    final state in float32, or None. Shapes are the caller's to check (`support.refusal`, `kdaprof.kda.kda`).
+
+    `precision` of the matrix products: "tf32x3" (three tf32 passes, float32 accuracy), "ieee" (float32 FMA),
+    "tf32" (about 1e-3). Half-precision inputs use one tf32 pass, which is finer than they are.
+    Deterministic; differentiable once: a second derivative raises.
+    """
+    check_precision(precision)
+    o, ht = FusedKda.apply(q, k, v, g, beta, initial_state, scale, output_final_state, precision)  # type: ignore[no-untyped-call]
+    return o, ht
