@@ -1,0 +1,46 @@
+# `make probe` and `make test` are all that a newcomer types; each sets up what it needs, once.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+OUT ?= runs/gpu-check
+
+.DEFAULT_GOAL := help
+.PHONY: help probe test lint check-reports gpu-check clean
+
+help: ## show the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+# Remade when what is to be installed changes; otherwise a second run starts at once.
+$(STAMP): pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing into $(VENV) (a minute or two, once) …"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[torch,dev]'
+	@touch $@
+
+probe: $(STAMP) ## probe the fused path: a run, its report and the verdict
+	@$(BIN)/python -m kdaprof probe --path fused
+
+test: $(STAMP) lint ## ruff, the import arrows, mypy --strict and pytest
+	$(BIN)/python -m pytest -q
+
+lint: $(STAMP) ## ruff, the import arrows and mypy --strict
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --cache-dir .import_linter_cache
+	$(BIN)/mypy
+
+check-reports: $(STAMP) ## recompute every committed figure from its samples
+	@$(BIN)/python -m kdaprof report reports/*/ --check
+
+# On a GPU machine that brings its own torch (as a container image does): make gpu-check BIN=/usr/bin PYTHON=python3
+gpu-check: ## GPU tests, then the probe of all paths, phases and modes into OUT (default runs/gpu-check)
+	$(GPU_PYTHON) -m pytest -q -m gpu tests
+	$(GPU_PYTHON) -m kdaprof probe --paths fused,tensor,tensor-rows,compiled --phases fwd,bwd,fwdbwd \
+	  --modes eager,graph --cold --anonymous --force --out $(OUT)
+
+GPU_PYTHON ?= $(BIN)/python
+
+clean: ## remove the environment and the caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache *.egg-info

@@ -1,0 +1,24 @@
+"""Markers that depend on the machine: `gpu` tests skip with a message where there is no NVIDIA GPU."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+
+
+def _gpu_missing() -> str | None:
+    if importlib.util.find_spec("torch") is None:
+        return "torch is not installed"
+    import torch
+
+    return None if torch.cuda.is_available() else "no NVIDIA GPU here; `make gpu-check` runs this on one"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what this machine cannot show, with the reason."""
+    marked = [item for item in items if item.get_closest_marker("gpu")]
+    reason = _gpu_missing() if marked else None
+    if reason:
+        for item in marked:
+            item.add_marker(pytest.mark.skip(reason=reason))
