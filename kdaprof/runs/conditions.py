@@ -9,6 +9,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+# Clock event reasons that hold the clock below what was asked for. An idle card, a fixed application clock and
+# sync boost are states somebody chose; these are limits the card ran into.
+LIMITING_REASONS = frozenset(
+    {
+        "sw_power_cap",
+        "hw_slowdown",
+        "sw_thermal_slowdown",
+        "hw_thermal_slowdown",
+        "hw_power_brake_slowdown",
+    }
+)
+
 
 @dataclass(frozen=True, slots=True)
 class MissingField:

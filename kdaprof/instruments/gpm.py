@@ -1,0 +1,101 @@
+"""GPM: the card's own counters of graphics, SM, occupancy and DRAM activity (Hopper and later), through NVML.
+
+A figure is the difference of two samples, so the first reading only starts the series.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from kdaprof.instruments.nvml import NvmlDevice
+from kdaprof.instruments.reading import Reading, missing
+
+# NVML_GPM_METRIC_* of nvml.h, all in percent.
+_METRICS = (("graphics", 1), ("sm", 2), ("occupancy", 3), ("dram", 10))
+_GET_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class GpmActivity:
+    """Fractions 0…1 since the last reading; a metric that this card does not give is None."""
+
+    graphics: float | None
+    sm: float | None
+    occupancy: float | None
+    dram: float | None
+
+
+class GpmMeter:
+    """Two sample buffers, swapped at each reading. `close` frees them."""
+
+    def __init__(self, device: NvmlDevice) -> None:
+        self._nvml = device.nvml
+        self._handle = device.handle
+        self._old: Any = None
+        self._new: Any = None
+        self._request: Any = None
+        self._ready = self._open(device)
+
+    def _open(self, device: NvmlDevice) -> Reading[bool]:
+        if device.uuid is not None and device.uuid.startswith("MIG-"):
+            return missing("not-supported", "GPM of a MIG instance is not read")
+        support = self._nvml.call("nvmlGpmQueryDeviceSupport", self._handle)
+        if support.value is None:
+            return Reading(None, support.missing)
+        # nvidia-ml-py returns the structure in some versions and its flag in others.
+        if not getattr(support.value, "isSupportedDevice", support.value):
+            return missing("not-supported", "this card has no GPM counters (Hopper and later have)")
+        structure = self._nvml.constant("c_nvmlGpmMetricsGet_t")
+        if structure is None:
+            return missing("function-missing", "this nvidia-ml-py has no GPM structures")
+        self._request = structure()
+        for name in ("_old", "_new"):
+            buffer = self._nvml.call("nvmlGpmSampleAlloc")
+            if buffer.value is None:
+                return Reading(None, buffer.missing)
+            setattr(self, name, buffer.value)
+        first = self._nvml.call("nvmlGpmSampleGet", self._handle, self._old)
+        return Reading(None, first.missing) if first.missing else Reading(True)
+
+    @property
+    def missing(self) -> str | None:
+        """Why this card gives no GPM; None where it does."""
+        return self._ready.reason
+
+    def read(self) -> Reading[GpmActivity]:
+        """Activity since the last reading. Readings closer than about 100 ms may come back without data."""
+        if self._ready.value is None:
+            return Reading(None, self._ready.missing)
+        taken = self._nvml.call("nvmlGpmSampleGet", self._handle, self._new)
+        if taken.missing:
+            return Reading(None, taken.missing)
+        request = self._request
+        request.version = _GET_VERSION
+        request.numMetrics = len(_METRICS)
+        request.sample1, request.sample2 = self._old, self._new
+        for slot, (_, metric) in enumerate(_METRICS):
+            request.metrics[slot].metricId = metric
+        got = self._nvml.call("nvmlGpmMetricsGet", request)
+        self._old, self._new = self._new, self._old
+        if got.missing:
+            return Reading(None, got.missing)
+        values = {name: _fraction(request.metrics[slot]) for slot, (name, _) in enumerate(_METRICS)}
+        if all(value is None for value in values.values()):
+            return missing("no-data", "GPM gave no figure for this interval")
+        return Reading(GpmActivity(**values))
+
+    def close(self) -> None:
+        """Free both samples; a second call does nothing."""
+        for buffer in (self._old, self._new):
+            if buffer is not None:
+                self._nvml.call("nvmlGpmSampleFree", buffer)
+        self._old = self._new = None
+        self._ready = missing("no-data", "the GPM meter is closed")
+
+
+def _fraction(metric: Any) -> float | None:
+    if metric.nvmlReturn != 0 or not math.isfinite(metric.value):
+        return None
+    return float(metric.value) / 100
