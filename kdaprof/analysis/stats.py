@@ -1,0 +1,134 @@
+"""Order statistics, and 95 % intervals that treat a round, not a sample, as the unit of observation.
+
+Samples of one round share the speed at which the host ran in it, so they are not independent: an interval taken
+over them is far too narrow. Every interval here is a Student t interval over the medians of rounds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+Interval = tuple[float, float]
+
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """Order statistics of n ≥ 1 values; quantiles interpolate linearly between order statistics (type 7)."""
+
+    n: int
+    min: float
+    max: float
+    p10: float
+    p25: float
+    median: float
+    p75: float
+    p90: float
+
+    @property
+    def iqr(self) -> float:
+        """Interquartile range p75 − p25."""
+        return self.p75 - self.p25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confidence:
+    """A 95 % interval, or None and why there is none; `rounds` is how many medians it rests on."""
+
+    interval: Interval | None
+    rounds: int
+    why: str | None = None
+
+
+def quantile(ordered: Sequence[float], q: float) -> float:
+    """Quantile q (0…1) of values in ascending order, linear between neighbours; ValueError when there are none."""
+    if not ordered:
+        raise ValueError("a quantile of no values")
+    place = q * (len(ordered) - 1)
+    low = math.floor(place)
+    high = math.ceil(place)
+    if low == high:
+        return float(ordered[low])
+    # Written so that equal neighbours give exactly their value.
+    return float(ordered[low] + (ordered[high] - ordered[low]) * (place - low))
+
+
+def median(values: Iterable[float]) -> float:
+    """Median; ValueError when there are no values."""
+    return quantile(sorted(values), 0.5)
+
+
+def summarise(values: Iterable[float]) -> Summary:
+    """Order statistics of the values; ValueError when there are none."""
+    ordered = sorted(values)
+    p10, p25, p50, p75, p90 = (quantile(ordered, q) for q in (0.1, 0.25, 0.5, 0.75, 0.9))
+    return Summary(n=len(ordered), min=ordered[0], max=ordered[-1], p10=p10, p25=p25, median=p50, p75=p75, p90=p90)
+
+
+def round_medians(pairs: Iterable[tuple[int, float]]) -> tuple[float, ...]:
+    """Median of each round, in the order of round numbers, from (round, value) pairs."""
+    rounds: dict[int, list[float]] = {}
+    for number, value in pairs:
+        rounds.setdefault(number, []).append(value)
+    return tuple(median(rounds[number]) for number in sorted(rounds))
+
+
+@lru_cache(maxsize=256)
+def t_factor(degrees: int) -> float:
+    """Two-sided 95 % quantile of Student's t with `degrees` ≥ 1 degrees of freedom."""
+    from scipy.stats import t  # noqa: PLC0415 - a third of a second that --help need not pay
+
+    return float(t.ppf(0.5 + CONFIDENCE / 2, degrees))
+
+
+def t_interval(values: Sequence[float]) -> Interval:
+    """95 % t interval of the mean of ≥ 2 independent values; of zero width when they are all equal."""
+    count = len(values)
+    if count < 2:
+        raise ValueError("an interval needs two values or more")
+    if min(values) == max(values):
+        return (values[0], values[0])  # the mean of equal values need not be equal to them in floating point
+    mean = math.fsum(values) / count
+    variance = math.fsum((value - mean) ** 2 for value in values) / (count - 1)
+    half = t_factor(count - 1) * math.sqrt(variance / count)
+    return (mean - half, mean + half)
+
+
+def median_interval(medians: Sequence[float], value: float | None = None) -> Confidence:
+    """95 % interval of a median from the medians of rounds.
+
+    Taken on the log scale (times are skewed to the right, and drift is a factor), linear when a value is ≤ 0.
+    `value` is the overall median that the interval is printed beside; the interval is widened, where needed, so
+    that it holds it, which can only raise the coverage.
+    """
+    if len(medians) < 2:
+        text = "one round: its samples are not independent, so there is no interval" if medians else "no samples"
+        return Confidence(interval=None, rounds=len(medians), why=text)
+    if min(medians) == max(medians):
+        low = high = medians[0]
+    elif min(medians) > 0:
+        low, high = (math.exp(end) for end in t_interval([math.log(m) for m in medians]))
+    else:
+        low, high = t_interval(medians)
+    if value is not None:
+        low, high = min(low, value), max(high, value)
+    return Confidence(interval=(low, high), rounds=len(medians))
+
+
+def half_width(value: float, interval: Interval) -> float:
+    """The wider side of an interval around `value`, as a fraction of it; infinite for a value of 0 with a spread."""
+    side = max(value - interval[0], interval[1] - value)
+    if side <= 0:
+        return 0.0
+    return side / abs(value) if value else math.inf
+
+
+def paired_rounds(
+    base: Mapping[int, Sequence[float]], cand: Mapping[int, Sequence[float]]
+) -> tuple[tuple[float, float], ...]:
+    """(base, cand) medians of the rounds in which both were measured, in order."""
+    return tuple((median(base[r]), median(cand[r])) for r in sorted(base.keys() & cand.keys()) if base[r] and cand[r])
