@@ -1,0 +1,283 @@
+"""Typed, partial decoding of the events of a Kineto trace, and their exact times.
+
+Only the fields that a timeline needs are decoded; msgspec skips the rest without making objects of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from decimal import Decimal, InvalidOperation
+from operator import attrgetter
+from typing import Any, Union
+
+import msgspec
+import numpy as np
+
+from kdaprof.timeline.build import Builder, plain_id
+from kdaprof.timeline.clean import NO_END, NO_START
+from kdaprof.timeline.columns import DEVICE_KINDS, MISSING, Int64, Kind
+
+KINDS: dict[str, Kind] = {
+    "kernel": Kind.KERNEL,
+    "concurrent_kernel": Kind.KERNEL,
+    "gpu_memcpy": Kind.MEMCPY,
+    "memcpy": Kind.MEMCPY,
+    "gpu_memset": Kind.MEMSET,
+    "memset": Kind.MEMSET,
+    "cuda_runtime": Kind.RUNTIME,
+    "hip_runtime": Kind.RUNTIME,
+    "runtime": Kind.RUNTIME,
+    "xpu_runtime": Kind.RUNTIME,
+    "privateuse1_runtime": Kind.RUNTIME,
+    "cuda_driver": Kind.DRIVER,
+    "driver": Kind.DRIVER,
+    "cpu_op": Kind.CPU_OP,
+    "operator": Kind.CPU_OP,
+    "user_annotation": Kind.ANNOTATION,
+    "gpu_user_annotation": Kind.GPU_ANNOTATION,
+    "cuda_sync": Kind.SYNC,
+    "overhead": Kind.OVERHEAD,
+    "python_function": Kind.PYTHON,
+    "python": Kind.PYTHON,
+}
+"""By category in lower case: old profilers wrote `Kernel`, `Runtime`, `Operator`."""
+
+_BY_CATEGORY = {**KINDS, **{name.capitalize(): kind for name, kind in KINDS.items()}}
+
+# Old profilers had no category for annotations and wrote them as operators.
+_ANNOTATION_PREFIXES = ("ProfilerStep#", "Optimizer.", "enumerate(DataLoader)", "nccl:", "## ")
+
+_EXACT_FLOAT_US = 2.0**43
+"""From here on a double is coarser than 1/1024 µs and cannot hold a time of three decimals."""
+
+
+class Args(msgspec.Struct, gc=False):
+    """The arguments that matter; any type is taken here, and judged when the column is made."""
+
+    device: Any = MISSING
+    stream: Any = MISSING
+    correlation: Any = MISSING
+    graph_node: Any = msgspec.field(name="graph node id", default=MISSING)
+    call_stack: Any = msgspec.field(name="Call stack", default="")
+
+
+_NO_ARGS = Args()
+
+
+class FloatEvent(msgspec.Struct, gc=False, tag="X", tag_field="ph"):
+    """A complete event whose start is small enough for a double."""
+
+    ts: float = math.nan
+    dur: float = math.nan
+    cat: str = ""
+    name: str = ""
+    pid: int | str = MISSING
+    tid: int | str = MISSING
+    args: Args | None = None
+
+
+class IntEvent(FloatEvent, gc=False, tag="X", tag_field="ph", kw_only=True):
+    """A complete event with a start in whole microseconds, of any size."""
+
+    ts: int
+
+
+class RawEvent(FloatEvent, gc=False, tag="X", tag_field="ph", kw_only=True):
+    """A complete event whose start is kept as text, because a double would round it."""
+
+    ts: msgspec.Raw  # type: ignore[assignment]
+
+
+_SKIPPED = [msgspec.defstruct(f"Skipped{ord(tag)}", [], tag=tag, tag_field="ph") for tag in "sftiIMBEbenCPNODR"]
+_LARGEST_NS = Decimal("9.2e18")
+_FIELDS = attrgetter("ts", "dur", "name", "pid", "tid")
+_ARGS = attrgetter("device", "stream", "correlation", "graph_node")
+
+
+def _decoder(event: type[FloatEvent]) -> msgspec.json.Decoder[list[FloatEvent]]:
+    union: Any = Union[(event, *_SKIPPED)]
+    return msgspec.json.Decoder(list[union])
+
+
+class EventDecoder:
+    """Decodes a JSON array of events into a builder, and remembers how exact the times must be read."""
+
+    def __init__(self, builder: Builder) -> None:
+        self._builder = builder
+        self._levels: list[tuple[type[FloatEvent], Callable[[Sequence[Any]], Int64]]] = [
+            (FloatEvent, _ns_of_floats),
+            (IntEvent, _ns_of_ints),
+            (RawEvent, _ns_of_raw),
+        ]
+        self._decoder = _decoder(FloatEvent)
+
+    def add(self, array: bytes) -> None:
+        """Add the events of `array`. Raises `msgspec.MsgspecError` when a field is not of its type."""
+        while True:
+            event, to_ns = self._levels[0]
+            try:
+                records = self._decoder.decode(array)
+            except msgspec.ValidationError:
+                if event is not IntEvent:
+                    raise
+                self._next_level()  # a fraction, or another fault: the next reader tells them apart
+                continue
+            events = [record for record in records if type(record) is event and record.cat in _BY_CATEGORY]
+            if event is FloatEvent and any(abs(record.ts) >= _EXACT_FLOAT_US for record in events):
+                self._next_level()
+                continue
+            self._builder.read += len(records)
+            if events:
+                self._add_events(events, to_ns)
+            return
+
+    def _next_level(self) -> None:
+        del self._levels[0]
+        self._decoder = _decoder(self._levels[0][0])
+
+    def _add_events(self, events: list[FloatEvent], to_ns: Callable[[Sequence[Any]], Int64]) -> None:
+        builder = self._builder
+        kinds = np.array([_BY_CATEGORY[event.cat] for event in events], dtype=np.uint8)
+        starts, durations, names, pids, tids = zip(*map(_FIELDS, events), strict=True)
+        arguments = [event.args or _NO_ARGS for event in events]
+        devices, streams, correlations, nodes = zip(*map(_ARGS, arguments), strict=True)
+        start_ns, length_ns = to_ns(starts), _ns_of_floats(durations)
+        on_device = np.isin(kinds, DEVICE_KINDS)
+        device = np.where(on_device, whole_numbers(devices), MISSING)
+        stream = np.where(on_device, whole_numbers(streams), MISSING)
+        for row in np.flatnonzero(on_device & ((device < 0) | (stream < 0))).tolist():
+            device[row] = device[row] if device[row] >= 0 else _number_in(pids[row])
+            stream[row] = stream[row] if stream[row] >= 0 else _number_in(tids[row])
+        if "Operator" in {event.cat for event in events}:
+            _mark_annotations(kinds, names)
+        stacks = [argument.call_stack for argument in arguments]
+        thread = np.where(on_device, MISSING, builder.thread_ids(pids, tids))
+        builder.add(
+            len(events),
+            kind=kinds,
+            name=builder.names.many(names),
+            start_ns=start_ns,
+            end_ns=_ends(start_ns, length_ns),
+            device=device,
+            stream=stream,
+            thread=thread,
+            correlation=whole_numbers(correlations),
+            graph_node=whole_numbers(nodes) if any(node != MISSING for node in nodes) else None,
+            stack=[builder.names.one(text) if text and isinstance(text, str) else MISSING for text in stacks]
+            if any(stacks)
+            else None,
+        )
+
+
+def add_lenient(builder: Builder, record: object) -> bool:
+    """Add one record that only the tolerant reader could read. False when it is not an event at all."""
+    builder.read += 1
+    if not isinstance(record, dict):
+        return False
+    kind = KINDS.get(str(record.get("cat", "")).lower())
+    if record.get("ph") != "X" or kind is None:
+        return True
+    found = record.get("args")
+    args = found if isinstance(found, dict) else {}
+    name = str(record.get("name", ""))
+    if str(record.get("cat")) == "Operator" and name.startswith(_ANNOTATION_PREFIXES):
+        kind = Kind.ANNOTATION
+    pid, tid = _label(record.get("pid")), _label(record.get("tid"))
+    start_ns = _ns_of_text(record.get("ts"), NO_START)
+    length_ns = _ns_of_text(record.get("dur"), NO_END)
+    ends = _ends(np.array([start_ns], dtype=np.int64), np.array([length_ns], dtype=np.int64))
+    device, stream = whole_numbers([args.get("device"), args.get("stream")]).tolist()
+    on_device = kind in DEVICE_KINDS
+    stack = args.get("Call stack")
+    node = int(whole_numbers([args.get("graph node id")])[0])
+    builder.add(
+        1,
+        kind=[kind],
+        name=[builder.names.one(name)],
+        start_ns=[start_ns],
+        end_ns=ends,
+        device=[(device if device >= 0 else _number_in(pid)) if on_device else MISSING],
+        stream=[(stream if stream >= 0 else _number_in(tid)) if on_device else MISSING],
+        thread=[MISSING] if on_device else builder.thread_ids([pid], [tid]),
+        correlation=whole_numbers([args.get("correlation")]),
+        graph_node=[node] if node != MISSING else None,
+        stack=[builder.names.one(stack)] if isinstance(stack, str) and stack else None,
+    )
+    return True
+
+
+def whole_numbers(values: Sequence[Any]) -> Int64:
+    """An int64 column of what should be numbers; what is none, is negative or does not fit is missing."""
+    try:
+        column = np.array(values, dtype=np.int64)
+    except (TypeError, ValueError, OverflowError):
+        column = np.array([_whole(value) for value in values], dtype=np.int64)
+    return np.where(column >= 0, column, MISSING)
+
+
+def _whole(value: object) -> int:
+    if isinstance(value, bool):
+        return MISSING
+    try:
+        number = int(value)  # type: ignore[call-overload]
+    except (TypeError, ValueError, OverflowError):
+        return MISSING
+    return number if 0 <= number < 2**63 else MISSING
+
+
+def _ends(start_ns: Int64, length_ns: Int64) -> Int64:
+    """End times; a missing start or duration stays recognisable for `clean`."""
+    timed = (start_ns != NO_START) & (length_ns != NO_START)
+    with np.errstate(over="ignore"):
+        return np.where(timed, start_ns + np.where(timed, length_ns, 0), NO_END)
+
+
+def _ns_of_floats(values: Sequence[float]) -> Int64:
+    """Nanoseconds of microseconds. Whole part and fraction apart: the product alone would leave 53 bits."""
+    micros = np.array(values, dtype=np.float64)
+    usable = np.abs(micros) < 9.2e15
+    whole = np.floor(np.where(usable, micros, 0.0))
+    fraction = np.where(usable, micros, 0.0) - whole
+    nanos = whole.astype(np.int64) * 1000 + np.rint(fraction * 1000.0).astype(np.int64)
+    return np.where(usable, nanos, NO_START)
+
+
+def _ns_of_ints(values: Sequence[int]) -> Int64:
+    return np.array([value * 1000 if abs(value) < 9_200_000_000_000_000 else NO_START for value in values], np.int64)
+
+
+def _ns_of_raw(values: Sequence[msgspec.Raw]) -> Int64:
+    return np.array([_ns_of_text(bytes(value).decode(), NO_START) for value in values], dtype=np.int64)
+
+
+def _ns_of_text(value: object, missing: int) -> int:
+    """Exact nanoseconds of microseconds given as a number or as text."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return NO_START if missing == NO_END else missing
+    try:
+        nanos = Decimal(str(value).strip().strip('"')) * 1000
+        if not nanos.is_finite() or abs(nanos) >= _LARGEST_NS:
+            return NO_START
+        return int(nanos.to_integral_value())
+    except InvalidOperation:
+        return NO_START
+
+
+def _number_in(label: int | str) -> int:
+    """The number of a device or stream where only the process or thread label has it (`stream 7`)."""
+    plain = plain_id(label)
+    if isinstance(plain, int):
+        return plain if 0 <= plain < 2**15 else 0
+    digits = "".join(character for character in plain if character.isdigit())
+    return int(digits) if digits and len(digits) < 5 else 0
+
+
+def _label(value: object) -> int | str:
+    return value if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def _mark_annotations(kinds: np.ndarray[Any, np.dtype[np.uint8]], names: Sequence[str]) -> None:
+    for row in np.flatnonzero(kinds == Kind.CPU_OP).tolist():
+        if names[row].startswith(_ANNOTATION_PREFIXES):
+            kinds[row] = Kind.ANNOTATION
