@@ -1,0 +1,55 @@
+"""All sixteen rules, in order. A new rule is one entry here, one file beside it, and two scenes in its tests."""
+
+from __future__ import annotations
+
+from kdaprof.analysis.guards.derived import DERIVED_LOOSELY
+from kdaprof.analysis.guards.device import NOT_DEVICE_TIME
+from kdaprof.analysis.guards.floor import DECLARED_CEILING, FASTER_THAN_FLOOR
+from kdaprof.analysis.guards.machine import CARD_SHARED, CLOCKS_MOVED, HOST_LOADED
+from kdaprof.analysis.guards.output import WRONG_OUTPUT
+from kdaprof.analysis.guards.path import NO_BACKWARD, PATH_NOT_PROVEN
+from kdaprof.analysis.guards.rule import PendingRule, Rule
+from kdaprof.analysis.guards.spread import BELOW_RESOLUTION, SPREAD
+from kdaprof.analysis.guards.warm import ALLOCATOR_MOVED, NOT_WARM
+
+TOO_FEW_POINTS = PendingRule(
+    id="Q12",
+    title="too few points",
+    explanation="A “fixed cost” of 465 ms was fitted to two readings, both of step 0.",
+    arrives="kdaprof sweep, which fits",
+    thresholds={"points_min": 4},
+)
+SELF_COMPARISON = PendingRule(
+    id="Q15",
+    title="self-comparison",
+    explanation="A peer that dispatches to the path it is compared with is no peer.",
+    arrives="the peers' adapters",
+)
+
+RULES: tuple[Rule, ...] = (
+    NOT_WARM,
+    SPREAD,
+    CARD_SHARED,
+    CLOCKS_MOVED,
+    HOST_LOADED,
+    PATH_NOT_PROVEN,
+    NO_BACKWARD,
+    NOT_DEVICE_TIME,
+    WRONG_OUTPUT,
+    FASTER_THAN_FLOOR,
+    DECLARED_CEILING,
+    DERIVED_LOOSELY,
+    ALLOCATOR_MOVED,
+    BELOW_RESOLUTION,
+)
+"""The live rules, in the order in which their reasons are given."""
+
+PENDING: tuple[PendingRule, ...] = (TOO_FEW_POINTS, SELF_COMPARISON)
+
+_ALL: tuple[Rule | PendingRule, ...] = (*RULES, *PENDING)
+_BY_ID = {rule.id: rule for rule in _ALL}
+
+
+def rule_of(rule_id: str) -> Rule | PendingRule:
+    """The rule of an id such as `Q02`, with title, explanation, anchor and thresholds; KeyError for an unknown one."""
+    return _BY_ID[rule_id]
