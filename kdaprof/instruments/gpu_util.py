@@ -16,8 +16,8 @@ from typing import Protocol, TypeVar
 from kdaprof.errors import UsageError
 from kdaprof.instruments.clock import Clock
 from kdaprof.instruments.gpm import GpmActivity
-from kdaprof.instruments.nvml import GpuSensor
 from kdaprof.instruments.reading import Reading, missing
+from kdaprof.instruments.sensor import GpuSensor
 
 T = TypeVar("T")
 

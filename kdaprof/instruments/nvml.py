@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from kdaprof.instruments.device import DeviceTraits
 from kdaprof.instruments.reading import Missing, MissingKind, Reading, missing
+from kdaprof.instruments.sensor import GpuProcess, MemoryUse, ProcessUtilisation, Utilisation
 
 T = TypeVar("T")
-S = TypeVar("S")
 
 # Return codes of nvml.h; they are part of its ABI, so a foreign or an old module cannot change them.
 _KINDS: dict[int, MissingKind] = {
@@ -61,68 +60,6 @@ _EVENT_REASONS = (
 _COMPUTE_MODES = ("default", "exclusive_thread", "prohibited", "exclusive_process")
 _CLOCK_SM, _CLOCK_MEM = 1, 2
 _TEMPERATURE_GPU, _THRESHOLD_SLOWDOWN = 0, 1
-
-
-@dataclass(frozen=True, slots=True)
-class Utilisation:
-    """Share of NVML's last window (1/6 to 1 s) in which a kernel ran, and in which memory was read or written."""
-
-    gpu: float
-    memory: float
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryUse:
-    """Framebuffer bytes, everybody's."""
-
-    used_bytes: int
-    total_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class GpuProcess:
-    """A compute process on the card; `pid` in the driver's namespace, `used_bytes` None where it is withheld."""
-
-    pid: int
-    used_bytes: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class ProcessUtilisation:
-    """Share of SM time that one process had lately, 0…1."""
-
-    pid: int
-    util: float
-
-
-class GpuSensor(Protocol):
-    """What kdaprof asks of one card. Every method returns a value or a reason, and raises nothing."""
-
-    @property
-    def uuid(self) -> str | None:
-        """`GPU-…` or `MIG-…`."""
-        ...
-
-    def name(self) -> Reading[str]: ...  # noqa: D102
-    def pci_bus_id(self) -> Reading[str]: ...  # noqa: D102
-    def utilisation(self) -> Reading[Utilisation]: ...  # noqa: D102
-    def memory(self) -> Reading[MemoryUse]: ...  # noqa: D102
-    def sm_clock_hz(self) -> Reading[int]: ...  # noqa: D102
-    def sm_clock_max_hz(self) -> Reading[int]: ...  # noqa: D102
-    def mem_clock_hz(self) -> Reading[int]: ...  # noqa: D102
-    def power_w(self) -> Reading[float]: ...  # noqa: D102
-    def power_limit_w(self) -> Reading[float]: ...  # noqa: D102
-    def power_limit_default_w(self) -> Reading[float]: ...  # noqa: D102
-    def energy_j(self) -> Reading[float]: ...  # noqa: D102
-    def temperature_c(self) -> Reading[int]: ...  # noqa: D102
-    def temperature_slowdown_c(self) -> Reading[int]: ...  # noqa: D102
-    def throttle_reasons(self) -> Reading[tuple[str, ...]]: ...  # noqa: D102
-    def persistence(self) -> Reading[bool]: ...  # noqa: D102
-    def compute_mode(self) -> Reading[str]: ...  # noqa: D102
-    def ecc(self) -> Reading[bool]: ...  # noqa: D102
-    def mig(self) -> Reading[bool]: ...  # noqa: D102
-    def processes(self) -> Reading[tuple[GpuProcess, ...]]: ...  # noqa: D102
-    def process_utilisation(self) -> Reading[tuple[ProcessUtilisation, ...]]: ...  # noqa: D102
 
 
 class Nvml:

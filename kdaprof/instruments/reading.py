@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 MissingKind = Literal[
     "library-absent",  # no NVML on this machine, or nvidia-ml-py not installed
@@ -31,10 +32,10 @@ class Missing:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading(Generic[T]):
+class Reading(Generic[T_co]):
     """Either `value` or `missing` is set; a reading of 0 is a value."""
 
-    value: T | None
+    value: T_co | None
     missing: Missing | None = None
 
     @property

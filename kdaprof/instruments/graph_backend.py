@@ -1,0 +1,171 @@
+"""CUDA Graphs through torch, and the repairs that torch leaves to its callers after a failed capture.
+
+torch 2.11 to 2.13, `CUDAGraph.capture_end`: when `cudaStreamEndCapture` fails it throws before it tells the caching
+allocator that the capture is over, and before the generator leaves its capture mode. Left so, frees pile up and the
+next random number on the card raises. Importing this module imports torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+
+from kdaprof.errors import UnavailableError
+
+
+@dataclass(frozen=True, slots=True)
+class PoolMemory:
+    """Bytes torch holds from the driver, and bytes held by tensors, private pools included."""
+
+    reserved_bytes: int
+    allocated_bytes: int
+
+
+class GraphBackend(Protocol):
+    """The CUDA side of a capture; the fake one lets the order and the cleaning up be tested without a device."""
+
+    device_type: str
+
+    def synchronize(self) -> None:
+        """Wait for the device."""
+        ...
+
+    def side_stream(self) -> AbstractContextManager[None]:
+        """Work inside goes to the capture stream, ordered after what came before and before what follows."""
+        ...
+
+    def save_random(self) -> Any:
+        """Random state of host and device."""
+        ...
+
+    def restore_random(self, saved: Any, *, after_failure: bool) -> None:
+        """Put it back; after a failed capture the generator may still believe that it is capturing."""
+        ...
+
+    def new_pool(self) -> Any:
+        """A memory pool that graphs of one capture share."""
+        ...
+
+    def begin(self, pool: Any) -> Any:
+        """Begin to capture on the current stream; gives the graph."""
+        ...
+
+    def end(self, graph: Any) -> None:
+        """End the capture and make the graph ready to replay."""
+        ...
+
+    def abandon(self, graph: Any, pool: Any) -> None:
+        """End a broken capture and free what it held; raises nothing."""
+        ...
+
+    def replay(self, graph: Any) -> None:
+        """Launch the graph on the current stream."""
+        ...
+
+    def reset(self, graph: Any) -> None:
+        """Free the graph and its pool."""
+        ...
+
+    def memory(self) -> PoolMemory:
+        """Memory held now."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _RandomState:
+    host: torch.Tensor
+    device: torch.Tensor
+    # A copy of the generator's state object, made before the capture: clean whatever happens to the original.
+    clean: torch.Generator
+
+
+class CudaGraphBackend:
+    """The current CUDA device's graphs."""
+
+    device_type = "cuda"
+
+    def __init__(self, device_index: int | None = None) -> None:
+        if not torch.cuda.is_available():
+            raise UnavailableError("no CUDA device: a graph cannot be captured")
+        self._index = torch.cuda.current_device() if device_index is None else device_index
+        self._stream = torch.cuda.Stream(self._index)  # type: ignore[no-untyped-call]
+
+    def synchronize(self) -> None:
+        """Wait for the device."""
+        torch.cuda.synchronize(self._index)
+
+    @contextmanager
+    def side_stream(self) -> Iterator[None]:
+        """The capture stream as the current one; ordered after the caller's stream, and the caller's after it."""
+        outer = torch.cuda.current_stream(self._index)
+        self._stream.wait_stream(outer)
+        with torch.cuda.stream(self._stream):
+            yield
+        outer.wait_stream(self._stream)
+
+    def save_random(self) -> _RandomState:
+        """Host and device random state."""
+        generator = torch.cuda.default_generators[self._index]
+        return _RandomState(torch.get_rng_state(), torch.cuda.get_rng_state(self._index), generator.clone_state())
+
+    def restore_random(self, saved: _RandomState, *, after_failure: bool) -> None:
+        """Put both back. After a failure the generator gets the clean state object: the old one may be stuck."""
+        torch.set_rng_state(saved.host)
+        if after_failure:
+            torch.cuda.default_generators[self._index].graphsafe_set_state(saved.clean)
+        torch.cuda.set_rng_state(saved.device, self._index)
+
+    def new_pool(self) -> Any:
+        """A private pool's handle."""
+        return torch.cuda.graph_pool_handle()
+
+    def begin(self, pool: Any) -> torch.cuda.CUDAGraph:
+        """Begin to capture on the current stream, in thread-local mode.
+
+        Thread-local: other threads (a sampler that reads NVML, a data loader that pins memory) do nothing to the
+        captured stream, and the stricter global mode would let them break the capture.
+        """
+        graph = torch.cuda.CUDAGraph()
+        try:
+            graph.capture_begin(pool=pool, capture_error_mode="thread_local")
+        except RuntimeError:
+            self.abandon(graph, pool)
+            raise
+        return graph
+
+    def end(self, graph: torch.cuda.CUDAGraph) -> None:
+        """End the capture."""
+        graph.capture_end()
+
+    def abandon(self, graph: torch.cuda.CUDAGraph, pool: Any) -> None:
+        """End a broken capture, take it from the allocator, free its pool."""
+        with suppress(RuntimeError):
+            graph.capture_end()
+        try:
+            graph.pool()
+        except RuntimeError:
+            # The capture never ended for torch: do what capture_end does after cudaStreamEndCapture. Only then:
+            # a pool released twice ends the process when the graph is destroyed.
+            for finish in (torch._C._cuda_endAllocateToPool, torch._C._cuda_releasePool):
+                with suppress(RuntimeError):
+                    finish(self._index, pool)
+        else:
+            with suppress(RuntimeError):
+                graph.reset()
+
+    def replay(self, graph: torch.cuda.CUDAGraph) -> None:
+        """Launch the graph on the current stream."""
+        graph.replay()
+
+    def reset(self, graph: torch.cuda.CUDAGraph) -> None:
+        """Free the graph."""
+        graph.reset()
+
+    def memory(self) -> PoolMemory:
+        """Memory held now, private pools included."""
+        stats = torch._C._cuda_memoryStats(self._index)
+        return PoolMemory(stats["reserved_bytes"]["all"]["current"], stats["allocated_bytes"]["all"]["current"])
