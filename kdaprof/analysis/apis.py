@@ -17,7 +17,9 @@ from kdaprof.timeline.columns import UInt8
 
 
 class Api(IntFlag):
-    """Properties of a call. A blocking copy is both LAUNCH and BLOCKING_COPY."""
+    """Properties of a call. A blocking copy is both LAUNCH and BLOCKING_COPY, a page-locked allocation both
+    ALLOCATOR and PINNED.
+    """
 
     NONE = 0
     LAUNCH = 1
@@ -27,6 +29,7 @@ class Api(IntFlag):
     BLOCKING_COPY = 16
     GRAPH_LAUNCH = 32
     GRAPH_INSTANTIATE = 64
+    PINNED = 128
 
 
 _SUFFIX = re.compile(r"(?:_v\d+|_ptsz|_ptds|_spt|R\d{4})+$")
@@ -39,6 +42,7 @@ _ALLOCATOR = re.compile(
     r"|cuMemHostAlloc|cuMemHostRegister|cuMemCreate|cuMemMap|cuMemUnmap|cuMemRelease|cuMemAddress|cuMemSetAccess"
     r"|hipMalloc|hipFree|hipHostMalloc|hipHostFree|hipHostAlloc|hipExtMalloc|hipMemPool|hipMemCreate|hipMemMap)\w*$"
 )
+_PINNED = re.compile(r"(cudaHostAlloc|cudaMallocHost|cuMemHostAlloc|cuMemAllocHost|hipHostMalloc|hipHostAlloc)\w*$")
 _JIT = re.compile(
     r"((cu|cuda|hip)Module(Load|Get|Unload)\w*|(cu|cuda)Library(Load|Get|Unload)\w*|(cu|hiprtc)Link\w*"
     r"|nvrtc\w*|hiprtc\w*|cudaFuncGetAttributes_lazy)$"
@@ -75,6 +79,8 @@ def classify(name: str) -> Api:
         found |= Api.SYNC
     if _ALLOCATOR.match(api):
         found |= Api.ALLOCATOR
+    if _PINNED.match(api):
+        found |= Api.PINNED
     if _JIT.match(api):
         found |= Api.JIT
     if _INSTANTIATE.match(api):

@@ -105,11 +105,14 @@ def device_busy(
     return busy_of(timeline, device, rows)
 
 
-def busy_of(timeline: Timeline, device: int, rows: Index) -> BusySpan | None:
-    """Busy and idle of these device events; None when there are none."""
+def busy_of(
+    timeline: Timeline, device: int, rows: Index, *, start_ns: Int64 | None = None, end_ns: Int64 | None = None
+) -> BusySpan | None:
+    """Busy and idle of these device events; None when there are none. Times of their own replace the timeline's."""
     if not rows.size:
         return None
-    start, end = timeline.start_ns[rows], timeline.end_ns[rows]
+    start = timeline.start_ns[rows] if start_ns is None else start_ns
+    end = timeline.end_ns[rows] if end_ns is None else end_ns
     kinds = timeline.kind[rows]
     kernels: Bool = kinds == Kind.KERNEL
     copies = np.isin(kinds, COPY_KINDS)

@@ -44,6 +44,7 @@ class HostState:
         self._timeline = timeline
         api = links.api_of_row
         self._sync = links.synchronises
+        self._drains = links.drains
         self._allocator: Bool = (api & Api.ALLOCATOR) != 0
         self._jit: Bool = ((api & Api.JIT) != 0) | self._jit_records()
         self._dispatch = timeline.of_kind(Kind.CPU_OP, *CALL_KINDS)
@@ -57,10 +58,10 @@ class HostState:
         return HostTime(sync, allocator - sync, jit - allocator, dispatch - jit, length - dispatch)
 
     def synchronised(self, thread: int, since_ns: Int64, before_ns: Int64) -> Bool:
-        """Whether the thread began a synchronising call in [since, before), for each pair [m]."""
+        """Whether the thread began a call that holds the host back in [since, before), for each pair [m]."""
         starts = self._sync_starts.get(thread)
         if starts is None:
-            mask = self._sync & (self._timeline.thread == thread)
+            mask = self._drains & (self._timeline.thread == thread)
             starts = self._sync_starts[thread] = np.sort(self._timeline.start_ns[mask])
         found: Bool = np.searchsorted(starts, before_ns) > np.searchsorted(starts, since_ns)
         return found

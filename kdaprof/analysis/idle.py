@@ -102,9 +102,7 @@ class Gaps:
         return int((lengths if which is None else lengths[which]).sum())
 
 
-def gaps_of(
-    timeline: Timeline, links: Links, host: HostState, work: DeviceWork, latency: LaunchLatency | None
-) -> Gaps:
+def gaps_of(timeline: Timeline, links: Links, host: HostState, work: DeviceWork, latency: LaunchLatency | None) -> Gaps:
     """All gaps between the events of one device, classified."""
     coverage = work.coverage
     at = np.flatnonzero(coverage.gap_ns > 0)
@@ -202,4 +200,5 @@ def _arriving_ns(
     """How much of the gap after the call's return a launch normally needs to arrive at an empty device."""
     if latency is None:  # nothing to compare with: late launches were arriving, early ones were waiting
         return np.where(call_start >= start_ns, end_ns - returned, 0)
-    return np.clip(call_end + latency.bound_ns - returned, 0, None)
+    arriving: Int64 = np.maximum(call_end + latency.bound_ns - returned, 0)
+    return arriving

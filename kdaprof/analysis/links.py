@@ -17,7 +17,10 @@ class Links:
     """`calls`: rows of all runtime and driver calls [c], by start · `api`: their properties [c].
 
     `call_of`: for each row of the timeline [n] the row of its launch call, `NO_CALL` where there is none
-    (only device events have one) · `synchronises`: mask [n] of calls that wait for the device.
+    (only device events have one) · `launches`: rows of the launch calls, by start · `synchronises`: mask [n] of
+    calls that wait for the device · `drains`: mask [n] of calls that keep the host from running ahead: those
+    that wait, and page-locked allocations (they serialise with the device, and stage the blocking copy that
+    follows) · `api_of_row`: properties [n], 0 for what is no call.
     """
 
     calls: Index
@@ -25,6 +28,7 @@ class Links:
     call_of: Index
     launches: Index
     synchronises: Bool
+    drains: Bool
     api_of_row: UInt8
 
 
@@ -50,12 +54,14 @@ def link(timeline: Timeline) -> Links:
     api_of_row[unknown] |= np.uint8(Api.LAUNCH)
     launches = np.flatnonzero(api_of_row & Api.LAUNCH)
     launches = launches[np.argsort(timeline.start_ns[launches], kind="stable")]
+    synchronises = _synchronising(timeline, api_of_row, call_of, device)
     return Links(
         calls=rows,
         api=api_of_row[rows],
         call_of=call_of,
         launches=launches,
-        synchronises=_synchronising(timeline, api_of_row, call_of, device),
+        synchronises=synchronises,
+        drains=synchronises | ((api_of_row & Api.PINNED) != 0),
         api_of_row=api_of_row,
     )
 
@@ -86,4 +92,5 @@ def _synchronising(timeline: Timeline, api: UInt8, call_of: Index, device: Index
     if copies.size:
         blocking[call_of[copies[within[timeline.name[copies]]]]] = False
         waits[call_of[copies[to_pageable[timeline.name[copies]]]]] = True
-    return waits | blocking
+    found: Bool = waits | blocking
+    return found
