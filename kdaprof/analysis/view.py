@@ -9,19 +9,8 @@ from kdaprof.runs.facts import Fact
 from kdaprof.runs.record import CellRecord, RunRecord
 from kdaprof.runs.results import Evidence
 from kdaprof.runs.samples import Sample
+from kdaprof.runs.util import UtilReading
 from kdaprof.timeline.columns import Timeline
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UtilReading:
-    """One sampled reading of a GPU: `value` in base units (utilisation a fraction), None when it could not be read."""
-
-    t_ns: int
-    uuid: str
-    field: str
-    value: float | None
-    stale: bool
-    missing: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,12 +26,19 @@ class RawRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarmUp:
-    """Where the steady segment of the unprofiled series begins. `steady_from` is None when there is no steady state."""
+    """Where the steady segment of the unprofiled series begins, all positions as sample indices.
+
+    `steady_from` is None when there is no steady state; `detail` then names the criterion that was not met.
+    `spikes` are samples of the steady segment that stand far above it (re-tuning, a collection, a preempted host).
+    """
 
     steady_from: int | None
     change_points: tuple[int, ...]
     n: int
     detail: str = ""
+    spikes: tuple[int, ...] = ()
+    level_ns: int | None = None
+    """Median wall of the last half of the series: the level that everything else is judged against."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,7 +33,7 @@ class TensorError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """A comparison with `against` done before anything is timed; `passed` when every tensor is finite and in tolerance."""
+    """A comparison with `against`, before timing; `passed` when every tensor is finite and in tolerance."""
 
     against: str
     tolerance_l2: float

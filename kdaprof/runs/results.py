@@ -1,4 +1,4 @@
-"""What is derived from a run: facts, evidence, stages and findings. All of it can be rebuilt from the stored samples."""
+"""What is derived from a run: facts, evidence, stages, findings. All of it can be rebuilt from the samples."""
 
 from __future__ import annotations
 

@@ -1,14 +1,11 @@
-"""The run directory: written one part a cell, each part atomically, so that a kill loses at most the cell in progress."""
+"""The run directory: one part a cell, each written atomically: a kill loses at most the cell in progress."""
 
 from __future__ import annotations
 
 import os
-import re
-import secrets
 import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 from kdaprof.errors import BadFileError, UsageError
@@ -50,7 +47,15 @@ class RunWriter:
 
     def put_samples(self, key: CellKey, samples: Sequence[Sample]) -> None:
         """Write the part of one cell (all its samples so far)."""
-        write_samples(self.path / SAMPLES_FOLDER / f"{key.slug}.parquet", samples)
+        write_samples(self._part(key), samples)
+
+    def samples(self, key: CellKey) -> tuple[Sample, ...]:
+        """What the part of one cell holds so far."""
+        part = self._part(key)
+        return read_samples(part) if part.exists() else ()
+
+    def _part(self, key: CellKey) -> Path:
+        return self.path / SAMPLES_FOLDER / f"{key.slug}.parquet"
 
     def put_results(self, results: RunResults) -> None:
         """Write facts.json and findings.json."""
@@ -68,12 +73,6 @@ class RunWriter:
         return f"timeline-{key.slug}-{kind}.parquet"
 
 
-def new_run_id(slug: str, now: datetime | None = None) -> str:
-    """`20261202T015500Z-kda-fused-1f3a`: UTC start, what was run, and four hex digits against clashes."""
-    moment = (now or datetime.now(UTC)).strftime("%Y%m%dT%H%M%SZ")
-    return f"{moment}-{re.sub(r'[^a-z0-9]+', '-', slug.lower()).strip('-')}-{secrets.token_hex(2)}"
-
-
 def open_target(path: Path, *, force: bool = False) -> RunWriter:
     """A writer on `path`, checked before anything is measured: empty (or `force`), writable, with room.
 
@@ -85,6 +84,7 @@ def open_target(path: Path, *, force: bool = False) -> RunWriter:
         raise UsageError(f"--out {path}: not empty; choose another or add --force")
     try:
         path.mkdir(parents=True, exist_ok=True)
+        _clear(path)
         with tempfile.NamedTemporaryFile(dir=path, prefix=".probe-") as trial:
             trial.write(b"\0" * 4096)
             trial.flush()
@@ -98,6 +98,14 @@ def open_target(path: Path, *, force: bool = False) -> RunWriter:
             f"--out {path}: {free >> 20} MiB free, a run needs {_NEEDED_BYTES >> 20}; free space or choose another"
         )
     return RunWriter(path)
+
+
+def _clear(path: Path) -> None:
+    """Remove an earlier run's own files, and nothing else: parts of two runs must not mix."""
+    for name in (RUN_FILE, FACTS_FILE, FINDINGS_FILE, REPORT_FILE, UTIL_FILE):
+        (path / name).unlink(missing_ok=True)
+    for part in (*path.glob("timeline-*.parquet"), *(path / SAMPLES_FOLDER).glob("*.parquet")):
+        part.unlink()
 
 
 def read_run(path: Path) -> StoredRun:

@@ -1,0 +1,130 @@
+"""`kdaprof probe`: measure the op, prove the path, capture it into a graph, and say what may be quoted."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from kdaprof.errors import Exit, UsageError
+from kdaprof.probe.plan import Effort, Request
+
+EXAMPLES = """\
+examples:
+  kdaprof probe --path fused
+      did my op take the fused kernels, is it bound by the host or the GPU, and what would a CUDA Graph buy?
+  kdaprof probe --paths fused,tensor,compiled --phases fwd,fwdbwd
+      three paths interleaved in the same rounds, forward and forward + backward
+  kdaprof probe --paths tensor --contexts plain,checkpoint,autocast --shape 4,2048,16,128,128 --dtype bfloat16
+      the same path as training wraps it, at another shape
+  kdaprof probe --path fused --json > run.json
+      the whole run as one JSON document (schema kdaprof.run/1)
+
+exit codes: 0 ok · 1 a requested cell failed · 2 usage · 5 the only requested path cannot run here · 130 interrupted
+"""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The flags of `probe`, as in the contract."""
+    parser = argparse.ArgumentParser(
+        prog="kdaprof probe",
+        description="Measure Kimi Delta Attention on each path: what a call takes (wall, host, GPU busy), which path "
+        "really ran (three witnesses), what capturing it into a CUDA Graph buys, and which figures may be quoted.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    what = parser.add_argument_group("what is measured")
+    what.add_argument("--path", metavar="PATH", help="one path: fused, tensor, tensor-rows, compiled, reference")
+    what.add_argument("--paths", metavar="A,B", help="several, interleaved (default: fused,tensor)")
+    what.add_argument("--shape", metavar="B,T,H,K,V", help="default 10,512,12,64,64 on a GPU, 1,64,2,64,64 without")
+    what.add_argument("--chunk", type=int, default=16, metavar="C", help="tokens a chunk (default %(default)s)")
+    what.add_argument("--dtype", default="float32", help="float32, bfloat16, float16, float64 (default %(default)s)")
+    what.add_argument("--phases", default="fwd,bwd,fwdbwd", metavar="P,P", help="default %(default)s")
+    what.add_argument("--modes", default="eager,graph", metavar="M,M", help="default %(default)s")
+    what.add_argument("--contexts", default="plain", metavar="C,C", help="how the op is wrapped (default %(default)s)")
+    what.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (default %(default)s)")
+    how = parser.add_argument_group("how")
+    how.add_argument(
+        "--rounds", type=int, default=5, help="interleaved rounds, which give the interval (%(default)s)"
+    )
+    how.add_argument("--samples", type=int, default=20, help="timed calls a round and cell (%(default)s)")
+    how.add_argument("--util-seconds", type=float, default=5.0, metavar="S", help="sustained loop a path (%(default)s)")
+    how.add_argument("--cache", default="rotate", help="rotate: inputs are evicted from L2 (default); warm: one set")
+    how.add_argument("--cold", action="store_true", help="also time first calls in fresh processes with empty caches")
+    how.add_argument("--seed", type=int, default=0, help="of the inputs (%(default)s)")
+    where = parser.add_argument_group("where it goes")
+    where.add_argument("--out", type=Path, metavar="DIR", help="the run directory (default runs/<UTC>-<what>)")
+    where.add_argument("--force", action="store_true", help="replace a run that is already in DIR")
+    where.add_argument("--anonymous", action="store_true", help="leave out host name, user, home and paths")
+    where.add_argument("--json", action="store_true", help="print the run as JSON, alone on stdout")
+    return parser
+
+
+def run(argv: Sequence[str]) -> int:
+    """Probe, write the run and its report, print the verdict; returns the exit code."""
+    args = build_parser().parse_args(argv)
+    request = _request(args, tuple(argv))  # refused without torch, before anything is imported
+    _require_torch()
+    from kdaprof.cli.probe_run import probe_and_report
+
+    with _stoppable():
+        return int(probe_and_report(request, as_json=args.json))
+
+
+def _request(args: argparse.Namespace, argv: tuple[str, ...]) -> Request:
+    if args.path and args.paths:
+        raise UsageError("--path and --paths: give one of them")
+    effort = Effort(rounds=args.rounds, samples=args.samples, util_seconds=args.util_seconds)
+    request = Request(
+        paths=args.path or args.paths or "fused,tensor",
+        contexts=args.contexts,
+        modes=args.modes,
+        phases=args.phases,
+        shape=args.shape,
+        chunk=args.chunk,
+        dtype=args.dtype,
+        device=args.device,
+        cache=args.cache,
+        cold=args.cold,
+        seed=args.seed,
+        effort=effort,
+        out=args.out,
+        force=args.force,
+        anonymous=args.anonymous,
+        command=("kdaprof", "probe", *argv),
+    )
+    return request.checked()
+
+
+def _require_torch() -> None:
+    from importlib.util import find_spec
+
+    if find_spec("torch") is None:
+        raise UsageError("probe needs torch: pip install 'kdaprof[torch]'")
+
+
+@contextmanager
+def _stoppable() -> Iterator[None]:
+    """First Ctrl-C or SIGTERM: stop, keep what is measured. Second: end at once."""
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        signal.signal(signal.SIGINT, _leave)
+        signal.signal(signal.SIGTERM, _leave)
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _leave(_number: int, _frame: FrameType | None) -> None:
+    sys.stderr.flush()
+    os._exit(Exit.INTERRUPTED)

@@ -1,0 +1,46 @@
+"""The part of `kdaprof probe` that needs torch: open the device, run the session, derive, report, and say the verdict."""
+
+from __future__ import annotations
+
+import sys
+
+from kdaprof.analysis.recompute import recompute
+from kdaprof.cli.console import out_console, print_json
+from kdaprof.errors import Exit
+from kdaprof.instruments.cuda_device import open_device
+from kdaprof.probe.plan import Plan, Request
+from kdaprof.probe.real import real_lab
+from kdaprof.probe.session import run_probe
+from kdaprof.report.markdown import render
+from kdaprof.report.progress import open_progress
+from kdaprof.report.terminal import show_run
+from kdaprof.runs.document import run_document
+from kdaprof.runs.record import RunRecord
+from kdaprof.runs.store import RunWriter
+
+
+def probe_and_report(request: Request, *, as_json: bool) -> Exit:
+    """Run the probe; the run directory is complete when this returns, whatever the exit code."""
+    device = open_device(request.device)
+    plan = request.plan("cpu" if device.kind == "cpu" else f"cuda:{device.index}")
+    outcome = run_probe(plan, real_lab(plan, open_progress(sys.stderr)))
+    results = recompute(outcome.path)
+    writer = RunWriter(outcome.path)
+    writer.put_results(results)
+    writer.put_report(render(outcome.record, results))
+    if as_json:
+        print_json(run_document(outcome.record, results, None if plan.anonymous else str(outcome.path)))
+    else:
+        show_run(out_console(), outcome.record, results, path=outcome.path)
+    return _exit_code(plan, outcome.record, interrupted=outcome.interrupted)
+
+
+def _exit_code(plan: Plan, record: RunRecord, *, interrupted: bool) -> Exit:
+    """130 interrupted; 1 when a requested cell failed; 5 when nothing that was asked for can run here."""
+    if interrupted:
+        return Exit.INTERRUPTED
+    if any(cell.status == "failed" for cell in record.cells):
+        return Exit.ERROR
+    if not any(cell.status == "ok" for cell in record.cells):
+        return Exit.UNFIT
+    return Exit.OK

@@ -1,0 +1,32 @@
+"""What a probe measures with: every instrument behind its seam, passed in, so that a test can hand over fakes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kdaprof.instruments.allocator import Allocator
+from kdaprof.instruments.clock import Clock
+from kdaprof.instruments.device import Device
+from kdaprof.instruments.nvtx import Ranges
+from kdaprof.runs.util import UtilReading
+
+ClockReader = Callable[[], int | None]
+"""SM clock in Hz, or None where NVML cannot say."""
+
+SustainedSampler = Callable[[Callable[[], None]], tuple[UtilReading, ...]]
+"""Samples the GPU's utilisation while the given loop runs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bench:
+    """The instruments of one process."""
+
+    device: Device
+    clock: Clock
+    allocator: Allocator
+    ranges: Ranges
+    sm_clock: ClockReader
+    clock_resolution_ns: int
+    sample_while: SustainedSampler | None
+    util_missing: str | None = None

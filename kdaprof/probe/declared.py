@@ -1,0 +1,40 @@
+"""What is known of a cell before it runs: expected counts, kernel signatures, work, cache policy."""
+
+from __future__ import annotations
+
+from kdaprof.instruments.device import Device
+from kdaprof.kda.signatures import declared_counts, signatures
+from kdaprof.probe.work import work_of
+from kdaprof.runs.record import DeclaredCounts, Observed, PathSignature
+from kdaprof.workloads.inputs import sets_to_exceed
+from kdaprof.workloads.op import CaseSpec, trains
+
+
+def observed_before(spec: CaseSpec, device: Device, *, cache: str) -> Observed:
+    """The cell's observation as it stands before the first call."""
+    key = spec.key
+    counts = declared_counts(key.path, key.phase, dict(key.shape), key.dtype)
+    return Observed(
+        device="cuda" if device.kind == "cuda" else "cpu",
+        trains=trains(key.phase),
+        cache=cache if spec.input_sets > 1 else "warm",
+        input_sets=spec.input_sets,
+        tokens=key.size("B") * key.size("T"),
+        l2_bytes=device.traits.l2_bytes,
+        declared=DeclaredCounts(launches=counts.launches, allocs=counts.allocs) if counts else None,
+        signatures=tuple(PathSignature(path=s.path, patterns=s.patterns) for s in signatures()),
+        work=work_of(key),
+        missing={} if device.kind == "cuda" else _without_gpu(),
+    )
+
+
+def input_sets(key_bytes: int, device: Device, *, cache: str) -> int:
+    """One set for `--cache warm` and without a GPU; else enough that a call finds its inputs evicted from L2."""
+    if cache == "warm" or device.kind != "cuda":
+        return 1
+    return sets_to_exceed(device.traits.l2_bytes, key_bytes)
+
+
+def _without_gpu() -> dict[str, str]:
+    reason = "no NVIDIA GPU on this machine"
+    return dict.fromkeys(("gpu_span_ns", "gpu_busy_ns", "launches", "graph_removed", "util_mean"), reason)

@@ -1,0 +1,20 @@
+"""What a cell's failure is called: the exception's type and one line that says what to do."""
+
+from __future__ import annotations
+
+from kdaprof.errors import UnavailableError
+from kdaprof.runs.record import CellError, Status
+
+
+def describe(error: BaseException) -> CellError:
+    """Type and first line of an exception; out-of-memory gets its way out."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    text = lines[0] if lines else "no message"
+    if type(error).__name__ == "OutOfMemoryError":
+        text += " — choose a smaller --shape"
+    return CellError(type=type(error).__name__, text=text[:500])
+
+
+def status_of(error: BaseException) -> Status:
+    """A path that cannot run here is unavailable; anything else is a failure."""
+    return "unavailable" if isinstance(error, UnavailableError) else "failed"

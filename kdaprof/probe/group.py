@@ -1,0 +1,169 @@
+"""One group of cells, from cases to samples: first call, check against the reference, capture, rounds, side figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from kdaprof.probe.bench import Bench
+from kdaprof.probe.check import TOLERANCE, compare, reference
+from kdaprof.probe.failures import describe, status_of
+from kdaprof.probe.plan import Effort
+from kdaprof.probe.rounds import (
+    WARMUP_ROUND,
+    allocator_repeats,
+    event_repeats,
+    measure_rounds,
+    one_sample,
+    warm_up,
+)
+from kdaprof.probe.series import Series
+from kdaprof.probe.sustained import sustained
+from kdaprof.probe.witness import observe_gate
+from kdaprof.runs.cells import CellKey
+from kdaprof.runs.record import Capture, CellRecord, Observed
+from kdaprof.runs.samples import Sample
+from kdaprof.runs.util import UtilReading
+from kdaprof.workloads.inputs import OpInputs, make_inputs
+from kdaprof.workloads.op import CaseSpec, OpCase, trains
+
+RoundHook = Callable[[int, Sequence[Series]], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupOutcome:
+    """What a group's measuring left: records and samples by cell, utilisation readings, notes."""
+
+    cells: tuple[CellRecord, ...]
+    samples: dict[str, tuple[Sample, ...]]
+    util: tuple[UtilReading, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class GroupMeasurement:
+    """Measures the cells of one context and phase. A cell that fails is an error in its own place."""
+
+    def __init__(
+        self, specs: Sequence[CaseSpec], declared: dict[str, Observed], bench: Bench, effort: Effort, hook: RoundHook
+    ) -> None:
+        self._specs = tuple(specs)
+        self._bench = bench
+        self._effort = effort
+        self._hook = hook
+        self._records = {
+            spec.key.id: CellRecord(key=spec.key, status="ok", observed=declared[spec.key.id]) for spec in specs
+        }
+        self._series: dict[str, Series] = {}
+        self._eager: dict[CellKey, OpCase] = {}
+        self._sets: tuple[OpInputs, ...] = ()
+        self._expected: dict[int, dict[str, object]] = {}
+
+    def run(self) -> GroupOutcome:
+        """Everything that this process measures of the group."""
+        first = self._specs[0]
+        self._sets = tuple(make_inputs(first.inputs(), index) for index in range(first.input_sets))
+        for spec in self._specs:
+            self._attempt(spec.key, self._begin_eager if spec.key.mode == "eager" else self._begin_graph, spec)
+        live = list(self._series.values())
+        notes = measure_rounds(live, self._bench, self._effort, after_round=lambda n: self._hook(n, live))
+        util: list[UtilReading] = []
+        for series in live:
+            self._attempt(series.key, self._side_figures, series, util)
+        return GroupOutcome(
+            cells=tuple(self._records[spec.key.id] for spec in self._specs),
+            samples={cell: tuple(series.samples) for cell, series in self._series.items()},
+            util=tuple(util),
+            notes=notes,
+        )
+
+    def _attempt(self, key: CellKey, work: Callable[..., None], *args: object) -> None:
+        try:
+            work(*args)
+        except Exception as error:
+            self._series.pop(key.id, None)
+            self._records[key.id] = replace(self._records[key.id], status=status_of(error), error=describe(error))
+
+    def _note(self, key: CellKey, **changes: object) -> None:
+        record = self._records[key.id]
+        assert record.observed is not None
+        self._records[key.id] = replace(record, observed=replace(record.observed, **changes))  # type: ignore[arg-type]
+
+    def _begin_eager(self, spec: CaseSpec) -> None:
+        case = OpCase(spec, self._sets)
+        series = Series(spec.key, case)
+        # Step 0 is timed like every other call, and its outputs are the ones that are checked.
+        gate = observe_gate(lambda: one_sample(series, self._bench, WARMUP_ROUND), calls=1)
+        self._note(spec.key, gate=gate)
+        check = compare(
+            case.outputs(),
+            self._reference(trains(spec.key.phase), len(case.wanted)),
+            against="float64 recurrence",
+            tolerance=TOLERANCE[spec.key.dtype],
+        )
+        self._note(spec.key, check=check)
+        self._eager[spec.key] = case
+        warm_up(series, self._bench, self._effort)
+        self._series[spec.key.id] = series
+
+    def _begin_graph(self, spec: CaseSpec) -> None:
+        if self._bench.device.kind != "cuda":
+            self._skip(spec.key, "CUDA Graphs need a CUDA device")
+            return
+        eager = self._eager.get(spec.key.sibling(mode="eager"))
+        if eager is None:
+            self._skip(spec.key, "the eager cell that would be captured did not run")
+            return
+        from kdaprof.probe.graph_case import capture_case  # noqa: PLC0415 - needs torch with CUDA
+
+        observed = self._records[spec.key.id].observed
+        flush = 2 * (observed.l2_bytes or 0) if observed and observed.cache == "rotate" else 0
+        case, capture = capture_case(eager, flush_bytes=flush)
+        self._note(spec.key, capture=capture, check=capture.check)
+        if case is None:
+            self._fail_capture(spec.key, capture)
+            return
+        series = Series(spec.key, case)
+        warm_up(series, self._bench, self._effort)
+        self._series[spec.key.id] = series
+
+    def _reference(self, backward: bool, wanted: int) -> dict[str, object]:
+        key = int(backward)
+        if key not in self._expected:
+            self._expected[key] = dict(reference(self._sets[0], backward=backward))
+        return self._expected[key]
+
+    def _side_figures(self, series: Series, util: list[UtilReading]) -> None:
+        if series.key.mode == "graph":
+            input_copies(series, self._bench, self._effort)
+            return
+        event_repeats(series, self._bench, self._effort)
+        allocator_repeats(series, self._bench, self._effort)
+        util.extend(sustained(series, self._bench, self._effort))
+
+    def _skip(self, key: CellKey, text: str) -> None:
+        from kdaprof.errors import UnavailableError  # noqa: PLC0415
+
+        error = UnavailableError(text)
+        self._records[key.id] = replace(self._records[key.id], status="unavailable", error=describe(error))
+
+    def _fail_capture(self, key: CellKey, capture: Capture) -> None:
+        text = f"capture failed at {capture.operation or 'an operation'}" + (
+            f" ({capture.where})" if capture.where else ""
+        )
+        error = describe(RuntimeError(f"{text}: {capture.error}"))
+        self._records[key.id] = replace(
+            self._records[key.id], status="failed", error=replace(error, type="CaptureFailure")
+        )
+
+
+def input_copies(series: Series, bench: Bench, effort: Effort) -> None:
+    """What it costs to bring new inputs into a graph's static buffers: wall of the copies alone."""
+    from kdaprof.instruments.timing import time_call  # noqa: PLC0415
+    from kdaprof.probe.graph_case import GraphCase  # noqa: PLC0415
+
+    case = series.case
+    assert isinstance(case, GraphCase)
+    for number in range(max(effort.allocator, 5)):
+        case.choose(number)
+        timing = time_call(case.copy, bench.device, bench.clock)
+        series.add("input-copy", 0, timing.t_ns, host_ns=timing.host_ns, wall_ns=timing.wall_ns)

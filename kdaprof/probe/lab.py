@@ -1,0 +1,45 @@
+"""What a probe reaches for outside its own code, passed in: processes, instruments, conditions, environment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from kdaprof.probe.bench import Bench
+from kdaprof.probe.child import Spawn
+from kdaprof.runs.conditions import ConditionsSnapshot
+from kdaprof.runs.environment import Environment, Secrets
+
+
+class Progress(Protocol):
+    """Where a long probe says how far it is."""
+
+    def start(self, total: int) -> None:
+        """`total` steps are ahead."""
+        ...
+
+    def advance(self, text: str) -> None:
+        """One step is done; `text` names the next."""
+        ...
+
+    def note(self, text: str) -> None:
+        """Something worth a line of its own."""
+        ...
+
+    def close(self) -> None:
+        """The end, whether reached or not."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lab:
+    """The seams of a session; `kdaprof.probe.real.real_lab` gives the real ones."""
+
+    bench: Bench
+    spawn: Spawn
+    snapshot: Callable[[bool], ConditionsSnapshot]
+    """Conditions now; True asks for the careful one, which watches the card for a second."""
+    environment: Callable[[], Environment]
+    secrets: Callable[[], Secrets]
+    progress: Progress

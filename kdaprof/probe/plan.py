@@ -1,0 +1,172 @@
+"""The plan of a probe: which cells, in which order, with which effort. Checked before anything is measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from kdaprof.errors import UsageError
+from kdaprof.runs.cells import CONTEXTS, DTYPES, MODES, PATHS, PHASES, CellKey, make_shape, parse_shape
+from kdaprof.runs.ids import new_run_id
+
+PRODUCTION_SHAPE = (10, 512, 12, 64, 64)
+HOST_SHAPE = (1, 64, 2, 64, 64)
+"""B, T, H, K, V without a GPU: small enough for Triton's interpreter, whole chunks, several heads."""
+
+RUNNABLE = tuple(path for path in PATHS if path not in ("fla", "flashkda"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effort:
+    """How much is measured. Rounds carry the interval; samples of one round are not independent."""
+
+    rounds: int = 5
+    samples: int = 20
+    warmup: int = 10
+    events: int = 5
+    burst: int = 20
+    allocator: int = 3
+    profiled: int = 5
+    profiled_full: int = 3
+    util_seconds: float = 5.0
+    util_hz: float = 20.0
+    cold_runs: int = 3
+    cell_seconds: float = 60.0
+    """A bound on the timed part of one cell: rounds are cut short, and the cut is noted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Everything a probe was asked to do."""
+
+    workload: str
+    paths: tuple[str, ...]
+    contexts: tuple[str, ...]
+    modes: tuple[str, ...]
+    phases: tuple[str, ...]
+    shape: tuple[tuple[str, int], ...]
+    dtype: str
+    device: str
+    cache: str
+    cold: bool
+    seed: int
+    effort: Effort
+    out: Path
+    force: bool = False
+    anonymous: bool = False
+    command: tuple[str, ...] = ()
+
+    def groups(self) -> Iterator[Group]:
+        """Cells that are measured interleaved: all paths and modes of one context and phase."""
+        for context in self.contexts:
+            for phase in self.phases:
+                yield Group(
+                    tuple(
+                        CellKey(self.workload, path, context, mode, phase, self.shape, self.dtype)
+                        for path in self.paths
+                        for mode in self.modes
+                    )
+                )
+
+    def cells(self) -> tuple[CellKey, ...]:
+        """Every cell in the order in which results are written."""
+        return tuple(key for group in self.groups() for key in group.keys)
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether the cells run on a CUDA device."""
+        return self.device != "cpu"
+
+    @property
+    def slug(self) -> str:
+        """What the run's name says: workload and paths."""
+        return "-".join((self.workload, *self.paths[:3], *(("more",) if len(self.paths) > 3 else ())))
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Cells of one context and phase; their rounds are interleaved so that host drift touches all alike."""
+
+    keys: tuple[CellKey, ...]
+
+    @property
+    def name(self) -> str:
+        """`plain/fwd`."""
+        return f"{self.keys[0].context}/{self.keys[0].phase}"
+
+
+def choices(flag: str, text: str, known: tuple[str, ...]) -> tuple[str, ...]:
+    """A comma-separated flag as names, each once, in the order given; UsageError names the unknown and the known."""
+    names = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    if not names:
+        raise UsageError(f"{flag}: nothing named; choose from {', '.join(known)}")
+    for name in names:
+        if name not in known:
+            raise UsageError(f"{flag}: {name!r} is unknown; choose from {', '.join(known)}")
+    return names
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What the user typed, before anything is imported or opened. `checked` refuses what has no meaning."""
+
+    paths: str
+    contexts: str
+    modes: str
+    phases: str
+    shape: str | None
+    chunk: int
+    dtype: str
+    device: str
+    cache: str
+    cold: bool
+    seed: int
+    effort: Effort
+    out: Path | None
+    force: bool
+    anonymous: bool
+    command: tuple[str, ...]
+
+    def checked(self) -> Request:
+        """Itself.
+
+        Errors: UsageError, one line, for whatever has no meaning on any machine.
+        """
+        if self.dtype not in DTYPES:
+            raise UsageError(f"--dtype: {self.dtype!r} is unknown; choose from {', '.join(DTYPES)}")
+        if self.cache not in ("rotate", "warm"):
+            raise UsageError(f"--cache: {self.cache!r} is unknown; choose rotate or warm")
+        if self.chunk < 1:
+            raise UsageError(f"--chunk {self.chunk}: must be 1 or more")
+        if self.effort.rounds < 1 or self.effort.samples < 1:
+            raise UsageError(f"--rounds {self.effort.rounds} --samples {self.effort.samples}: both must be 1 or more")
+        if not 0 <= self.effort.util_seconds <= 3600:
+            raise UsageError(f"--util-seconds {self.effort.util_seconds}: must lie between 0 and 3600")
+        self.plan("cpu")
+        return self
+
+    def plan(self, device: str) -> Plan:
+        """The plan on a resolved device (`cpu`, `cuda:N`). An eager cell stands beside every graph: it is captured."""
+        base = HOST_SHAPE if device == "cpu" else PRODUCTION_SHAPE
+        sizes = parse_shape(self.shape, ("B", "T", "H", "K", "V")) if self.shape else base
+        modes = choices("--modes", self.modes, MODES)
+        plan = Plan(
+            workload="kda",
+            paths=choices("--paths", self.paths, RUNNABLE),
+            contexts=choices("--contexts", self.contexts, CONTEXTS),
+            modes=modes if "eager" in modes else ("eager", *modes),
+            phases=choices("--phases", self.phases, PHASES),
+            shape=make_shape("kda", (*sizes, self.chunk)),
+            dtype=self.dtype,
+            device=device,
+            cache=self.cache,
+            cold=self.cold,
+            seed=self.seed,
+            effort=self.effort,
+            out=self.out or Path("runs"),
+            force=self.force,
+            anonymous=self.anonymous,
+            command=self.command,
+        )
+        return plan if self.out else replace(plan, out=Path("runs") / new_run_id(plan.slug))

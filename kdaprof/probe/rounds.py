@@ -1,0 +1,135 @@
+"""The timed part: warm-up from step 0, then interleaved rounds (A B B A …), then what must not disturb them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from kdaprof.instruments.timing import time_burst, time_call
+from kdaprof.probe.bench import Bench
+from kdaprof.probe.plan import Effort
+from kdaprof.probe.series import Series
+
+WARMUP_ROUND = -1
+
+
+def warm_up(series: Series, bench: Bench, effort: Effort) -> None:
+    """Executions before the rounds, kept with their index: the cold part is data, not waste.
+
+    Stops early once `cell_seconds` have passed: a first call may compile for minutes.
+    """
+    began = bench.clock.now_ns()
+    for _ in range(effort.warmup):
+        one_sample(series, bench, WARMUP_ROUND)
+        if bench.clock.now_ns() - began > effort.cell_seconds * 1e9:
+            return
+
+
+def measure_rounds(
+    group: Sequence[Series], bench: Bench, effort: Effort, *, after_round: Callable[[int], None]
+) -> tuple[str, ...]:
+    """Interleave the cells of a group over `effort.rounds` rounds; returns notes on what was cut short.
+
+    The order turns round each round, so that a linear drift of the host falls on every cell alike. A cell whose
+    samples would take longer than `cell_seconds` gets fewer samples a round, never fewer than two.
+    """
+    counts = {series.key: _samples_within(series, effort) for series in group}
+    notes = tuple(
+        f"{series.key.id}: {counts[series.key]} samples a round instead of {effort.samples}: one call takes too long"
+        for series in group
+        if counts[series.key] < effort.samples
+    )
+    for number in range(effort.rounds):
+        for series in group if number % 2 == 0 else list(reversed(group)):
+            with bench.ranges.cell(series.key.id):
+                _settle(series, bench)
+                for _ in range(counts[series.key]):
+                    one_sample(series, bench, number)
+                mark_reserved(series, bench)
+                _burst(series, bench, number, _burst_length(series, effort))
+        after_round(number)
+    return notes
+
+
+def one_sample(series: Series, bench: Bench, number: int) -> None:
+    """One unprofiled execution: host and wall, SM clock read right behind it."""
+    series.case.prepare(series.next_input())
+    timing = time_call(series.case.run, bench.device, bench.clock)
+    clock_hz = bench.sm_clock()
+    series.add("unprofiled", number, timing.t_ns, host_ns=timing.host_ns, wall_ns=timing.wall_ns, sm_clock_hz=clock_hz)
+
+
+def event_repeats(series: Series, bench: Bench, effort: Effort) -> None:
+    """Device spans between two events, in executions of their own: recording an event costs 8.5 µs of host time."""
+    if bench.device.kind != "cuda":
+        return
+    for _ in range(effort.events):
+        series.case.prepare(series.next_input())
+        timing = time_call(series.case.run, bench.device, bench.clock, with_events=True)
+        series.add("events", 0, timing.t_ns, gpu_span_ns=timing.gpu_span_ns)
+
+
+def allocator_repeats(series: Series, bench: Bench, effort: Effort) -> None:
+    """Allocations of one call, counters read outside it; the peak is growth over what was held before the call."""
+    for _ in range(effort.allocator):
+        series.case.prepare(series.next_input())
+        bench.device.synchronize()
+        before = bench.allocator.read()
+        if before is None:
+            return
+        bench.allocator.reset_peak()
+        start = bench.clock.now_ns()
+        series.case.run()
+        bench.device.synchronize()
+        after = bench.allocator.read()
+        if after is None:
+            return
+        series.add(
+            "alloc",
+            0,
+            start,
+            allocs=after.allocs - before.allocs,
+            alloc_bytes=after.alloc_bytes - before.alloc_bytes,
+            peak_bytes=after.peak_bytes - before.current_bytes,
+            reserved_bytes=after.reserved_bytes,
+        )
+
+
+def mark_reserved(series: Series, bench: Bench) -> None:
+    """Write the reserved memory on the last sample: read at a round's border, outside the timed part."""
+    counters = bench.allocator.read()
+    if counters is not None and series.samples:
+        series.relabel_last(reserved_bytes=counters.reserved_bytes)
+
+
+def _settle(series: Series, bench: Bench) -> None:
+    """One execution that is not a sample: after another path, caches and the branch predictor are that path's."""
+    series.case.prepare(series.next_input())
+    series.case.run()
+    bench.device.synchronize()
+
+
+def _burst(series: Series, bench: Bench, number: int, calls: int) -> None:
+    """`calls` executions back to back with one synchronise. Phase bwd has none: each needs a forward before it."""
+    if series.key.phase == "bwd" or series.key.mode == "graph":
+        return
+    series.case.prepare(series.next_input())
+    burst = time_burst(series.case.run, calls, bench.device, bench.clock)
+    series.add("pipelined", number, burst.t_ns, calls=calls, host_ns=burst.host_ns, wall_ns=burst.wall_ns)
+
+
+def _typical_ns(series: Series) -> int:
+    walls = sorted(s.wall_ns for s in series.samples if s.repeat == "unprofiled" and s.wall_ns is not None)
+    return walls[len(walls) // 2] if walls else 0
+
+
+def _samples_within(series: Series, effort: Effort) -> int:
+    typical = _typical_ns(series)
+    if typical <= 0:
+        return effort.samples
+    allowed = int(effort.cell_seconds * 1e9 / (typical * effort.rounds))
+    return min(effort.samples, max(2, allowed))
+
+
+def _burst_length(series: Series, effort: Effort) -> int:
+    typical = max(1, _typical_ns(series))
+    return max(2, min(effort.burst, int(2e9 / typical)))

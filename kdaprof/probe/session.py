@@ -1,0 +1,219 @@
+"""One probe from plan to run directory: everything is on disk the moment it is known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from kdaprof import __version__
+from kdaprof.instruments.clock import clock_pair
+from kdaprof.probe.ceilings import measure_ceilings
+from kdaprof.probe.child import ChildCell, ChildResult, ChildSpec
+from kdaprof.probe.cold import empty_caches
+from kdaprof.probe.costs import own_costs
+from kdaprof.probe.declared import input_sets, observed_before
+from kdaprof.probe.group import GroupMeasurement, GroupOutcome
+from kdaprof.probe.interpreted import ENVIRONMENT as INTERPRETED
+from kdaprof.probe.lab import Lab
+from kdaprof.probe.plan import Group, Plan
+from kdaprof.probe.series import Series
+from kdaprof.runs.cells import DTYPE_BYTES, CellKey
+from kdaprof.runs.conditions import Conditions, ConditionsSnapshot
+from kdaprof.runs.environment import Secrets, anonymised, scrub
+from kdaprof.runs.ids import new_run_id
+from kdaprof.runs.record import CellError, CellRecord, Observed, RunRecord
+from kdaprof.runs.samples import Sample
+from kdaprof.runs.store import UTIL_FILE, RunWriter, open_target
+from kdaprof.runs.util import UtilReading, write_util
+from kdaprof.workloads.op import CaseSpec
+
+_CHILD_START_S = 120.0
+_PENDING = CellError(type="NotMeasured", text="the run ended before this cell was measured")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeOutcome:
+    """Where the run lies and how it ended."""
+
+    path: Path
+    record: RunRecord
+    interrupted: bool
+
+
+def run_probe(plan: Plan, lab: Lab) -> ProbeOutcome:
+    """Measure every cell of `plan` into its run directory.
+
+    Ctrl-C (KeyboardInterrupt) ends the measuring, keeps every finished cell and marks the run partial.
+    Errors: UsageError or TargetError, before anything is measured, when the target cannot take a run.
+    """
+    session = _Session(plan, lab, open_target(plan.out, force=plan.force))
+    interrupted = False
+    try:
+        session.measure()
+    except KeyboardInterrupt:
+        interrupted = True
+    finally:
+        lab.progress.close()
+    session.finish(complete=not interrupted)
+    return ProbeOutcome(path=plan.out, record=session.record, interrupted=interrupted)
+
+
+class _Session:
+    def __init__(self, plan: Plan, lab: Lab, writer: RunWriter) -> None:
+        self.plan, self.lab, self.writer = plan, lab, writer
+        self._secrets: Secrets | None = lab.secrets() if plan.anonymous else None
+        self._during: list[ConditionsSnapshot] = []
+        self._util: list[UtilReading] = []
+        pair = clock_pair(lab.bench.clock)
+        environment = lab.environment()
+        self.record = RunRecord(
+            run=new_run_id(plan.slug),
+            tool=f"kdaprof {__version__}",
+            command=plan.command,
+            started_unix_ns=pair.unix_ns,
+            started_monotonic_ns=pair.monotonic_ns,
+            complete=False,
+            environment=anonymised(environment, self._secrets) if self._secrets else environment,
+            conditions=Conditions(None, (), None),
+            cells=tuple(CellRecord(key=key, status="skipped", error=_PENDING) for key in plan.cells()),
+        )
+
+    def measure(self) -> None:
+        groups = tuple(self.plan.groups())
+        self.lab.progress.start(2 + 2 * len(groups) + (len(self.plan.cells()) if self.plan.cold else 0))
+        self._update(conditions=replace(self.record.conditions, before=self.lab.snapshot(True)))
+        self.lab.progress.advance("ceilings of the card")
+        ceilings = measure_ceilings(self.lab.bench.device, self.lab.bench.clock)
+        self._update(ceilings=ceilings, overhead=own_costs(self.lab.bench))
+        for group in groups:
+            self.lab.progress.advance(f"{group.name}: timing {', '.join(self.plan.paths)}")
+            self._group(group)
+
+    def finish(self, *, complete: bool) -> None:
+        """Close the record: conditions after, end times, partial or complete."""
+        pair = clock_pair(self.lab.bench.clock)
+        after = self.lab.snapshot(complete)
+        conditions = Conditions(self.record.conditions.before, tuple(self._during), after)
+        self._update(
+            conditions=conditions, complete=complete, ended_unix_ns=pair.unix_ns, ended_monotonic_ns=pair.monotonic_ns
+        )
+
+    def _group(self, group: Group) -> None:
+        specs = tuple(self._spec(key) for key in group.keys)
+        observed = {s.key.id: observed_before(s, self.lab.bench.device, cache=self.plan.cache) for s in specs}
+        here = [s for s in specs if not self._needs_interpreter(s)]
+        if here:
+            group_of = GroupMeasurement(here, observed, self.lab.bench, self.plan.effort, self._after_round)
+            self._store(group_of.run())
+        for spec in specs:
+            if self._needs_interpreter(spec):
+                self._interpret(spec, observed[spec.key.id])
+        self.lab.progress.advance(f"{group.name}: profiled repeats in a process of their own")
+        self._profile(specs)
+        if self.plan.cold:
+            self._cold(specs)
+
+    def _spec(self, key: CellKey) -> CaseSpec:
+        width = DTYPE_BYTES[key.dtype]
+        tokens = key.size("B") * key.size("T") * key.size("H")
+        set_bytes = tokens * (3 * key.size("K") + 2 * key.size("V") + 1) * width
+        count = input_sets(set_bytes, self.lab.bench.device, cache=self.plan.cache)
+        return CaseSpec(key=key, device=self.plan.device, seed=self.plan.seed, input_sets=count)
+
+    def _needs_interpreter(self, spec: CaseSpec) -> bool:
+        return spec.key.path == "fused" and not self.plan.on_gpu and spec.key.mode == "eager"
+
+    def _after_round(self, _number: int, live: Sequence[Series]) -> None:
+        """Samples reach the disk each round; the conditions are looked at, lightly."""
+        for series in live:
+            self.writer.put_samples(series.key, series.samples)
+        self._during.append(self.lab.snapshot(False))
+
+    def _store(self, outcome: GroupOutcome) -> None:
+        for cell in outcome.cells:
+            samples = outcome.samples.get(cell.id, ())
+            if samples:
+                self.writer.put_samples(cell.key, samples)
+            self._put_cell(cell)
+        self._util.extend(outcome.util)
+        if self._util:
+            write_util(self.writer.path / UTIL_FILE, self._util)
+        self._update(notes=(*self.record.notes, *outcome.notes))
+
+    def _interpret(self, spec: CaseSpec, observed: Observed) -> None:
+        effort = replace(self.plan.effort, samples=min(self.plan.effort.samples, 5), warmup=2, util_seconds=0)
+        child = ChildSpec(task="interpret", cases=(spec,), effort=effort, out=str(self.writer.path))
+        result = self.lab.spawn(child, env=INTERPRETED, timeout_s=_CHILD_START_S + 4 * effort.cell_seconds)
+        cell = result.of(spec.key.id)
+        record = cell.record if cell is not None else None
+        if cell is None or record is None:
+            error = (
+                cell.error if cell and cell.error else CellError(type="WorkerError", text=result.failure or "no result")
+            )
+            record = CellRecord(
+                key=spec.key, status="failed", error=error, observed=replace(observed, interpreted=True)
+            )
+        elif cell.samples:
+            self.writer.put_samples(spec.key, cell.samples)
+        self._put_cell(record)
+
+    def _profile(self, specs: Sequence[CaseSpec]) -> None:
+        wanted = tuple(s for s in specs if self._cell(s.key).status == "ok")
+        if not wanted or not self.plan.on_gpu:
+            return
+        effort = self.plan.effort
+        child = ChildSpec(task="profile", cases=wanted, effort=effort, out=str(self.writer.path))
+        timeout = _CHILD_START_S + len(wanted) * 2 * effort.cell_seconds
+        result = self.lab.spawn(child, env={}, timeout_s=timeout)
+        for spec in wanted:
+            self._merge(spec.key, result.of(spec.key.id), result)
+
+    def _cold(self, specs: Sequence[CaseSpec]) -> None:
+        for spec in specs:
+            self.lab.progress.advance(f"{spec.key.path} {spec.key.phase}: cold start, empty caches")
+            if spec.key.mode != "eager" or self._cell(spec.key).status != "ok" or not self.plan.on_gpu:
+                continue
+            for _ in range(self.plan.effort.cold_runs):
+                child = ChildSpec(task="cold", cases=(spec,), effort=self.plan.effort, out=str(self.writer.path))
+                with empty_caches() as env:
+                    result = self.lab.spawn(child, env=env, timeout_s=_CHILD_START_S + 600)
+                self._merge(spec.key, result.of(spec.key.id), result, fact="cold_ns")
+                if any((s.wall_ns or 0) > 10e9 for s in (result.of(spec.key.id) or ChildCell(cell="")).samples):
+                    break
+
+    def _merge(self, key: CellKey, cell: ChildCell | None, result: ChildResult, fact: str = "gpu_busy_ns") -> None:
+        """Put what a child saw of a cell beside what was seen here; a child's failure is a reason, not an end."""
+        record = self._cell(key)
+        assert record.observed is not None
+        missing = dict(record.observed.missing)
+        if cell is None:
+            missing[fact] = result.failure or "the worker process left no result"
+        elif cell.error is not None:
+            missing[fact] = f"{cell.error.type}: {cell.error.text}"
+        else:
+            missing |= cell.missing
+        profiled = (*record.observed.profiled, *(cell.profiled if cell else ()))
+        self._put_cell(replace(record, observed=replace(record.observed, profiled=profiled, missing=missing)))
+        if cell is not None and cell.samples:
+            self.writer.put_samples(
+                key, (*self.writer.samples(key), *_renumbered(self.writer.samples(key), cell.samples))
+            )
+
+    def _cell(self, key: CellKey) -> CellRecord:
+        return next(cell for cell in self.record.cells if cell.key == key)
+
+    def _put_cell(self, cell: CellRecord) -> None:
+        cells = tuple(cell if old.key == cell.key else old for old in self.record.cells)
+        self._update(cells=cells)
+
+    def _update(self, **changes: object) -> None:
+        record = replace(self.record, **changes)  # type: ignore[arg-type]
+        self.record = scrub(record, self._secrets) if self._secrets else record
+        self.writer.put_record(self.record)
+
+
+def _renumbered(before: Sequence[Sample], fresh: Sequence[Sample]) -> tuple[Sample, ...]:
+    """Indices go on where the cell's samples of that kind left off: each child counts from 0."""
+    seen = {repeat: sum(1 for s in before if s.repeat == repeat) for repeat in {s.repeat for s in fresh}}
+    return tuple(replace(sample, index=sample.index + seen[sample.repeat]) for sample in fresh)

@@ -1,0 +1,49 @@
+"""The child's side: `python -m kdaprof.probe.worker FOLDER` reads the specification there and leaves the result."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from kdaprof.probe.child import RESULT_FILE, SPEC_FILE, ChildCell, ChildResult, ChildSpec, Task
+from kdaprof.probe.failures import describe
+from kdaprof.runs.atomic import write_bytes
+from kdaprof.workloads.op import CaseSpec
+
+CellTask = Callable[[CaseSpec, ChildSpec], ChildCell]
+
+
+def main(folder: Path) -> int:
+    """Work through the cells; a failing one is an error in its own place, the others go on."""
+    spec = msgspec.json.decode((folder / SPEC_FILE).read_bytes(), type=ChildSpec)
+    work = _task(spec.task)
+    cells: list[ChildCell] = []
+    for case in spec.cases:
+        try:
+            cells.append(work(case, spec))
+        except Exception as error:
+            cells.append(ChildCell(cell=case.key.id, error=describe(error)))
+        write_bytes(folder / RESULT_FILE, msgspec.json.encode(ChildResult(cells=tuple(cells))))
+    return 0
+
+
+def _task(task: Task) -> CellTask:
+    # Imported here: the interpreter's child must not import what the profiler's child needs, nor the reverse.
+    if task == "profile":
+        from kdaprof.probe.profiled import profile_cell  # noqa: PLC0415
+
+        return profile_cell
+    if task == "cold":
+        from kdaprof.probe.cold import cold_cell  # noqa: PLC0415
+
+        return cold_cell
+    from kdaprof.probe.interpreted import interpret_cell  # noqa: PLC0415
+
+    return interpret_cell
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

@@ -1,0 +1,63 @@
+"""`gpu_util.parquet`: sampled readings of the GPU, one row a field and moment, stale and missing ones marked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from kdaprof.errors import BadFileError
+from kdaprof.runs.atomic import write_with
+from kdaprof.runs.samples import check_version
+
+SCHEMA_NAME = "kdaprof.gpu_util"
+SCHEMA_VERSION = 1
+
+_SCHEMA = pa.schema(
+    [
+        pa.field("t_ns", pa.int64(), nullable=False),
+        pa.field("uuid", pa.string()),
+        pa.field("field", pa.string(), nullable=False),
+        pa.field("value", pa.float64()),
+        pa.field("stale", pa.bool_(), nullable=False),
+        pa.field("missing", pa.string()),
+    ],
+    metadata={"kdaprof.schema": SCHEMA_NAME, "kdaprof.version": str(SCHEMA_VERSION)},
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UtilReading:
+    """One field of a GPU at one moment of CLOCK_MONOTONIC: `value` in base units (`util` a fraction), or why not.
+
+    `stale` marks a repeat of the same NVML window, which is not an observation of its own.
+    """
+
+    t_ns: int
+    uuid: str | None
+    field: str
+    value: float | None
+    stale: bool
+    missing: str | None
+
+
+def write_util(path: Path, readings: Sequence[UtilReading]) -> None:
+    """Write the file atomically."""
+    columns = {name: [getattr(reading, name) for reading in readings] for name in _SCHEMA.names}
+    table = pa.table(columns, schema=_SCHEMA)
+    write_with(path, lambda temporary: pq.write_table(table, temporary, compression="zstd"))
+
+
+def read_util(path: Path) -> tuple[UtilReading, ...]:
+    """Read the file; () when the run has none. BadFileError with path and reason."""
+    if not path.exists():
+        return ()
+    try:
+        table = pq.read_table(path)
+    except (OSError, pa.ArrowException) as error:
+        raise BadFileError(f"{path}: not a readable Parquet file ({str(error).splitlines()[0]})") from error
+    check_version(path, table.schema.metadata, SCHEMA_NAME, SCHEMA_VERSION)
+    return tuple(UtilReading(**row) for row in table.to_pylist())
