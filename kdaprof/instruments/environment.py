@@ -169,12 +169,20 @@ def _gpu(device: DeviceTraits | None) -> GpuHardware | None:
 def _torch_settings(torch: Any) -> TorchSettings:
     return TorchSettings(
         matmul_precision=torch.get_float32_matmul_precision(),
-        allow_tf32_matmul=torch.backends.cuda.matmul.allow_tf32,
-        allow_tf32_cudnn=torch.backends.cudnn.allow_tf32,
+        allow_tf32_matmul=_flag(lambda: torch.backends.cuda.matmul.allow_tf32),
+        allow_tf32_cudnn=_flag(lambda: torch.backends.cudnn.allow_tf32),
         cudnn_benchmark=torch.backends.cudnn.benchmark,
         deterministic_algorithms=torch.are_deterministic_algorithms_enabled(),
         num_threads=torch.get_num_threads(),
     )
+
+
+def _flag(read: Callable[[], bool]) -> bool | None:
+    try:
+        return bool(read())
+    except RuntimeError:
+        # torch refuses the old switch once a program has used the new one, `fp32_precision`.
+        return None
 
 
 def _git(cwd: Path, run: RunGit) -> tuple[str | None, bool | None, str | None]:
