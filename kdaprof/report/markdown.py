@@ -1,0 +1,91 @@
+"""report.md: the whole run on one page, verdict first, for a code host and for a plain reader alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kdaprof.analysis.verdict import sentence
+from kdaprof.report.gfm import plain
+from kdaprof.report.machine import ceilings, conditions, environment, overhead
+from kdaprof.report.pairs import Cell, cells_of, naming, pairs_of
+from kdaprof.report.proof import evidence, findings, refusals
+from kdaprof.report.scene import Scene
+from kdaprof.report.sections import figures, from_eager_to_floor, idle, instruments, more, spread, stages, taken
+from kdaprof.report.units import utc
+from kdaprof.runs.record import RunRecord
+from kdaprof.runs.results import RunResults
+
+Section = Callable[[Scene], list[str]]
+
+# What a reader needs first stands first; each section gives its lines, or none when it has nothing to say.
+SECTIONS: tuple[tuple[str, Section], ...] = (
+    ("Conditions", conditions),
+    ("Figures", figures),
+    ("Eager → graph → busy → floor", from_eager_to_floor),
+    ("Findings", findings),
+    ("Where the GPU idles", idle),
+    ("Stages", stages),
+    ("Which path ran", evidence),
+    ("Instruments against each other", instruments),
+    ("Refused figures", refusals),
+    ("More figures", more),
+    ("Spread", spread),
+    ("Ceilings of this card", ceilings),
+    ("What measuring costs", overhead),
+    ("How each figure was taken", taken),
+    ("Environment", environment),
+)
+
+
+def render(record: RunRecord, results: RunResults) -> str:
+    """Markdown (GitHub's dialect) of one run, from its record and its derived results alone: same input, same text."""
+    cells = cells_of(record, results)
+    scene = Scene(record, results, cells, pairs_of(cells), naming(cells))
+    lines = [f"# {title(scene)}", "", *opening(scene), "", "## Verdict", "", *verdict(scene)]
+    for heading, section in SECTIONS:
+        body = section(scene)
+        if body:
+            lines += ["", f"## {heading}", "", *body]
+    return "\n".join(lines) + "\n"
+
+
+def title(scene: Scene) -> str:
+    """`kda: fused, tensor on NVIDIA H200`."""
+    workloads = ", ".join(dict.fromkeys(cell.key.workload for cell in scene.cells))
+    paths = ", ".join(dict.fromkeys(cell.key.path for cell in scene.cells))
+    gpu = scene.record.environment.gpu
+    return plain(
+        f"{workloads or 'empty run'}: {paths or 'no cells'} on {gpu.name if gpu else 'a machine without a GPU'}"
+    )
+
+
+def opening(scene: Scene) -> list[str]:
+    """What was run and when, and whatever keeps the run from being whole."""
+    record = scene.record
+    seconds = (record.ended_unix_ns - record.started_unix_ns) / 1e9 if record.ended_unix_ns else None
+    took = f", took {seconds:.0f} s" if seconds is not None else ""
+    lines = [
+        f"{plain(scene.naming.common)}  " if scene.naming.common else "",
+        f"run `{record.run}` · {utc(record.started_unix_ns)}{took} · {plain(record.tool)}",
+    ]
+    lines = [line for line in lines if line]
+    if not record.complete:
+        done = sum(cell.record.status == "ok" for cell in scene.cells)
+        lines += ["", f"> **Partial run:** it ended before its plan did; {done} of {len(scene.cells)} cells are whole."]
+    for cell in scene.cells:
+        if cell.record.status != "ok":
+            lines += ["", f"> **{plain(scene.naming.name(cell.key, mode=True))}: {cell.record.status}.** {_why(cell)}"]
+    for note in record.notes:
+        lines += ["", f"> {plain(note)}"]
+    return lines
+
+
+def verdict(scene: Scene) -> list[str]:
+    """The verdict's sentences, a line each."""
+    told = sentence(scene.record, scene.results)
+    return [f"- {plain(text)}" for text in told] or ["Nothing was measured."]
+
+
+def _why(cell: Cell) -> str:
+    error = cell.record.error
+    return plain(f"{error.type}: {error.text}") if error else "It was not reached."

@@ -1,0 +1,184 @@
+"""A run on a terminal: a table a path with figures down and phases across, then verdict and findings.
+
+Reads without colour and when piped: refused figures stand in parentheses with their rule, nothing is cut off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+from kdaprof.analysis.verdict import sentence
+from kdaprof.report.labels import SEVERITY
+from kdaprof.report.named import named_values
+from kdaprof.report.pairs import Pair, cells_of, naming, pairs_of
+from kdaprof.report.rules import RULES
+from kdaprof.report.scene import Scene
+from kdaprof.report.sheets import Spec
+from kdaprof.report.upright import Upright, blocks, upright
+from kdaprof.runs.record import RunRecord
+from kdaprof.runs.results import Evidence, Finding, RunResults
+
+RECORDED_RUN = "reports/h200-kda"
+
+ROWS: tuple[Spec, ...] = (
+    ("eager", "wall_ns", "wall", "ci95"),
+    ("eager", "host_ns", "host", None),
+    ("eager", "gpu_busy_ns", "busy", None),
+    ("eager", "host_bound", "host-bound", None),
+    ("eager", "launches", "launches", None),
+    ("eager", "allocs", "allocations", None),
+    ("graph", "wall_ns", "graph wall", None),
+    ("eager", "graph_removed", "graph removes", None),
+    ("eager", "floor_ns", "floor", None),
+    ("eager", "error_l2", "error", None),
+)
+_STYLE = {"error": "bold red", "warn": "yellow", "info": "cyan"}
+_EVIDENCE = {
+    "confirmed": "green",
+    "partial": "yellow",
+    "gate-only": "yellow",
+    "contradicted": "bold red",
+    "none": "red",
+}
+
+
+def show_run(console: Console, record: RunRecord, results: RunResults) -> None:
+    """Print one run: tables, verdict, findings, and what stands in parentheses and why."""
+    cells = cells_of(record, results)
+    scene = Scene(record, results, cells, pairs_of(cells), naming(cells))
+    _line(console, _heading(scene), "bold")
+    _line(console, f"run {record.run}", "dim")
+    rules: set[str] = set()
+    for _, pairs in _groups(scene):
+        rules |= _show_group(console, scene, pairs)
+    _show_trouble(console, scene)
+    _section(console, "Verdict")
+    for text in sentence(record, results):
+        _paragraph(console, Text(text))
+    if results.findings:
+        _section(console, "Findings")
+        names = {cell.record.id: scene.naming.name(cell.key, mode=True) for cell in cells}
+        for finding in results.findings:
+            _show_finding(console, finding, names.get(finding.cell or "", finding.cell))
+    if rules:
+        _section(console, "In parentheses: not to be quoted")
+        for rule in sorted(rules):
+            title, trips = RULES.get(rule, ("", ""))
+            _paragraph(console, Text(f"{rule} {title}: {trips}", style="dim"))
+    hint = recorded_run_hint(record)
+    if hint:
+        console.print()
+        _paragraph(console, Text(hint), indent=0)
+
+
+def recorded_run_hint(record: RunRecord) -> str | None:
+    """Where to see the real thing, for a run without a GPU; None where there was one."""
+    if record.environment.gpu is not None:
+        return None
+    return (
+        f"No GPU here, so no GPU figures. A run recorded on an NVIDIA H200 shows them: read {RECORDED_RUN}/report.md, "
+        f"or `kdaprof report {RECORDED_RUN}`."
+    )
+
+
+def _groups(scene: Scene) -> list[tuple[str, list[Pair]]]:
+    """Pairs by everything that names them but the phase: one table each."""
+    groups: dict[str, list[Pair]] = {}
+    for pair in scene.pairs:
+        groups.setdefault(_group_name(scene, pair), []).append(pair)
+    return list(groups.items())
+
+
+def _group_name(scene: Scene, pair: Pair) -> str:
+    return " ".join(get(pair.key) for name, get in scene.naming.columns if name != "phase")
+
+
+def _show_group(console: Console, scene: Scene, pairs: Sequence[Pair]) -> set[str]:
+    evidence = [cell.result.evidence for pair in pairs for cell in (pair.eager, pair.graph) if cell]
+    console.print()
+    title = Text(_group_name(scene, pairs[0]), style="bold")
+    title.append("  ").append(_proof(evidence))
+    console.print(title, soft_wrap=True)
+    table = upright(pairs, ROWS)
+    for block in blocks(table, console.width):
+        _draw(console, block)
+    for number, reason in enumerate(table.notes, 1):
+        _paragraph(console, Text(f"({number}) {reason}", style="dim"))
+    for left in table.left_out:
+        _paragraph(console, Text(f"no {', '.join(left.headers)}: {'; '.join(left.reasons)}", style="dim"))
+    return {rule for row in table.rows for entry in row.entries for rule in entry.rules}
+
+
+def _draw(console: Console, table: Upright) -> None:
+    first, widths = table.widths()
+    head = Text(" " * first)
+    for phase, width in zip(table.phases, widths, strict=True):
+        head.append("  " + phase.rjust(width), style="dim")
+    console.print(head, soft_wrap=True)
+    for row in table.rows:
+        line = Text(row.header.ljust(first))
+        for entry, width in zip(row.entries, widths, strict=True):
+            text = table.text(entry)
+            line.append("  " + " " * (width - len(text)))
+            line.append(text, style="dim" if entry.rules or entry.missing else "")
+        console.print(line, soft_wrap=True)
+
+
+def _proof(found: Sequence[Evidence]) -> Text:
+    """The worst verdict of the group's cells, with what each kind of witness said where they disagree."""
+    order = list(_EVIDENCE)
+    worst = max(found, key=lambda evidence: order.index(evidence.verdict))
+    names = ", ".join(w.name for w in worst.witnesses if w.says == worst.expected)
+    against = [f"{w.name} says {w.says}" for w in worst.witnesses if w.says not in (None, worst.expected)]
+    detail = {"confirmed": names, "partial": f"{names} only", "gate-only": "no device to look at"}.get(
+        worst.verdict, ""
+    )
+    if worst.verdict == "contradicted":
+        detail = "; ".join(against)
+    text = {"none": "path not proven"}.get(worst.verdict, f"path {worst.verdict}")
+    return Text(f"{text} ({detail})" if detail else text, style=_EVIDENCE[worst.verdict])
+
+
+def _show_trouble(console: Console, scene: Scene) -> None:
+    failed = [cell for cell in scene.cells if cell.record.status != "ok"]
+    if not scene.record.complete or failed:
+        _section(console, "Not measured" if scene.record.complete else "Partial run: it ended before its plan did")
+    for cell in failed:
+        error = cell.record.error
+        why = f"{error.type}: {error.text}" if error else "not reached"
+        _paragraph(console, Text(f"{scene.naming.name(cell.key, mode=True)}: {cell.record.status}, {why}"))
+
+
+def _show_finding(console: Console, finding: Finding, where: str | None) -> None:
+    text = Text(SEVERITY[finding.severity], style=_STYLE[finding.severity])
+    text.append(f" {finding.id}{f' ({where})' if where else ''}: {finding.text}", style="default")
+    _paragraph(console, text)
+    if finding.threshold:
+        _paragraph(console, Text(f"threshold {named_values(finding.threshold)}", style="dim"), indent=4)
+    if finding.next:
+        _paragraph(console, Text(f"next: {finding.next}"), indent=4)
+
+
+def _heading(scene: Scene) -> str:
+    gpu = scene.record.environment.gpu
+    parts = (scene.naming.common, gpu.name if gpu else "no GPU")
+    return " · ".join(part for part in parts if part)
+
+
+def _section(console: Console, heading: str) -> None:
+    console.print()
+    _line(console, heading, "bold")
+
+
+def _line(console: Console, text: str, style: str) -> None:
+    console.print(Text(text, style=style), highlight=False, soft_wrap=True)
+
+
+def _paragraph(console: Console, text: Text, indent: int = 2) -> None:
+    """Wrapped by words and indented, without the trailing blanks that a padded block would pipe on."""
+    for line in text.wrap(console, max(20, console.width - indent)):
+        line.rstrip()
+        console.print(Text(" " * indent).append_text(line), highlight=False, soft_wrap=True)

@@ -1,0 +1,91 @@
+"""A terminal's table: figures down, phases across, so that three phases fit into 80 columns without being cut."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from kdaprof.report.pairs import Pair
+from kdaprof.report.sheets import Spec, column
+from kdaprof.report.tables import DASH, Entry, LeftOut, common_scales, entry_of, figure_table
+from kdaprof.report.units import Scale
+from kdaprof.runs.facts import Fact
+
+_GAP = 2
+
+
+@dataclass(frozen=True, slots=True)
+class UprightRow:
+    """One figure over all phases."""
+
+    header: str
+    entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Upright:
+    """Rows of figures under phases; `notes` are the reasons of missing entries, numbered from 1."""
+
+    phases: tuple[str, ...]
+    rows: tuple[UprightRow, ...]
+    notes: tuple[str, ...]
+    left_out: tuple[LeftOut, ...]
+
+    def text(self, entry: Entry) -> str:
+        """An entry without markup: `(0.156) Q02` when refused, `— (1)` when missing."""
+        if entry.missing is not None:
+            return f"{DASH} ({self.notes.index(entry.missing) + 1})"
+        return f"({entry.text}) {' '.join(entry.rules)}" if entry.rules else entry.text
+
+    def widths(self) -> tuple[int, list[int]]:
+        """Width of the first column, and of each phase's."""
+        first = max((len(row.header) for row in self.rows), default=0)
+        columns = [[phase, *(self.text(row.entries[i]) for row in self.rows)] for i, phase in enumerate(self.phases)]
+        return first, [max(map(len, texts)) for texts in columns]
+
+
+def upright(pairs: Sequence[Pair], specs: Sequence[Spec]) -> Upright:
+    """The figures of `specs` for pairs that differ in their phase; an interval stands in a row below its figure."""
+    figures = [column(pairs, (*spec[:3], None)) for spec in specs]
+    flat = figure_table([("phase", [pair.key.phase for pair in pairs])], figures)
+    times = common_scales(figures)["ns"]
+    rows: list[UprightRow] = []
+    spreads = {header or fact: (mode, fact) for mode, fact, header, spread in specs if spread == "ci95"}
+    for i, col in enumerate(flat.columns[1:], 1):
+        rows.append(UprightRow(col.header, tuple(row[i] for row in flat.rows)))
+        name = next((name for name in spreads if col.header.split(" ")[0] == name), None)
+        if name:
+            rows += _interval([pair.fact(*spreads[name]) for pair in pairs], times)
+    reasons = (entry.missing for row in rows for entry in row.entries if entry.missing is not None)
+    return Upright(tuple(pair.key.phase for pair in pairs), tuple(rows), tuple(dict.fromkeys(reasons)), flat.left_out)
+
+
+def blocks(table: Upright, width: int) -> list[Upright]:
+    """The table cut between phases so that each block fits `width`; at least one phase a block, however wide."""
+    first, widths = table.widths()
+    starts, used = [0], first
+    for i, column_width in enumerate(widths):
+        if i > starts[-1] and used + _GAP + column_width > width:
+            starts.append(i)
+            used = first
+        used += _GAP + column_width
+    ends = [*starts[1:], len(widths)]
+    return [
+        replace(
+            table,
+            phases=table.phases[a:b],
+            rows=tuple(replace(row, entries=row.entries[a:b]) for row in table.rows),
+        )
+        for a, b in zip(starts, ends, strict=True)
+    ]
+
+
+def _interval(facts: Sequence[Fact | None], scale: Scale) -> list[UprightRow]:
+    entries = []
+    for found in facts:
+        if found is None or found.value is None or found.ci95 is None:
+            entries.append(Entry(""))
+        else:
+            low, high = scale.ends(found.value, *found.ci95).split(", ")
+            entries.append(Entry(f"{low}–{high}", entry_of(found, scale).rules))
+    return [UprightRow("  95 %", tuple(entries))] if any(entry.text for entry in entries) else []
