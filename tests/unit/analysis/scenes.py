@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from kdaprof.analysis.view import CellView, KernelRow, RawRun, UtilReading, WarmUp
+from kdaprof.analysis.view import CellView, KernelRow, RawRun, WarmUp
 from kdaprof.runs.cells import CellKey, make_shape
 from kdaprof.runs.conditions import Conditions, ConditionsSnapshot, GpuConditions, HostConditions
 from kdaprof.runs.environment import Environment, GpuHardware, HostHardware, TorchSettings, Version
@@ -34,6 +34,7 @@ from kdaprof.runs.record import (
 )
 from kdaprof.runs.results import Evidence, Witness
 from kdaprof.runs.samples import Sample
+from kdaprof.runs.util import UtilReading
 from kdaprof.timeline.columns import MISSING, Device, Kind, Source, Thread, Timeline
 
 RUN_ID = "20261202T000000Z-scene-0000"

@@ -1,0 +1,78 @@
+"""What one cell's figures are made from: its record, its samples, its recordings and the readings taken beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kdaprof.analysis.recordings import EMPTY, Recording, read_recording
+from kdaprof.analysis.view import RawRun, WarmUp
+from kdaprof.analysis.warmup import find_warmup
+from kdaprof.runs.record import CellRecord, Observed, RunRecord
+from kdaprof.runs.samples import Sample
+from kdaprof.runs.util import UtilReading
+
+SETTLE_NS = 1_000_000_000
+"""NVML's utilisation averages over up to 1 s: what is read in a loop's first second may be from before it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellData:
+    """One cell, raw. `util` holds the readings taken while its sustained loop ran."""
+
+    run: RunRecord
+    cell: CellRecord
+    samples: tuple[Sample, ...]
+    warmup: WarmUp
+    recordings: Mapping[str, Recording]
+    util: tuple[UtilReading, ...]
+
+    @property
+    def observed(self) -> Observed | None:
+        """What was seen of the cell beside samples."""
+        return self.cell.observed
+
+    def recording(self, kind: str) -> Recording:
+        """The recording of one kind; an empty one where none was made."""
+        return self.recordings.get(kind, EMPTY)
+
+    def of(self, repeat: str) -> tuple[Sample, ...]:
+        """The samples of one kind of repeat."""
+        return tuple(sample for sample in self.samples if sample.repeat == repeat)
+
+    def steady(self) -> tuple[Sample, ...]:
+        """Unprofiled samples of the rounds, from the steady segment on; of the whole series without rounds there."""
+        start = self.warmup.steady_from
+        steady = [s for s in self.of("unprofiled") if start is None or s.index >= start]
+        return tuple(s for s in steady if s.round >= 0) or tuple(steady)
+
+
+def gather(raw: RawRun, cell: CellRecord) -> CellData:
+    """Everything that the run holds of one cell."""
+    samples = tuple(raw.samples.get(cell.id, ()))
+    series = sorted((s.index, s.wall_ns) for s in samples if s.repeat == "unprofiled" and s.wall_ns is not None)
+    return CellData(
+        run=raw.record,
+        cell=cell,
+        samples=samples,
+        warmup=find_warmup(series),
+        recordings={kind: read_recording(line) for (of, kind), line in raw.timelines.items() if of == cell.id},
+        util=_beside(raw, samples),
+    )
+
+
+def _beside(raw: RawRun, samples: tuple[Sample, ...]) -> tuple[UtilReading, ...]:
+    """Readings of the card in use, taken in the cell's sustained loop and not in its first second (if it is longer)."""
+    loops = [(s.t_ns, s.t_ns + (s.wall_ns or 0)) for s in samples if s.repeat == "util"]
+    if not loops:
+        return ()
+    start, end = min(begin for begin, _ in loops), max(stop for _, stop in loops)
+    if end - start > 2 * SETTLE_NS:
+        start += SETTLE_NS
+    gpu = raw.record.environment.gpu
+    mine = gpu.uuid if gpu else None
+    return tuple(
+        reading
+        for reading in raw.util
+        if start <= reading.t_ns <= end and (mine is None or reading.uuid is None or reading.uuid == mine)
+    )
