@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from kdaprof.report.gfm import code, plain, text_table
-from kdaprof.report.rules import RULES
+from kdaprof.report.rules import rule_title
 from kdaprof.report.scene import Scene
 from kdaprof.runs.conditions import ConditionsSnapshot
 from kdaprof.runs.environment import TorchSettings
@@ -136,7 +136,7 @@ def _foreign(snap: ConditionsSnapshot) -> str | None:
 
 def _judged(scene: Scene) -> str:
     tripped = {r.rule for cell in scene.cells for f in cell.result.facts.values() for r in f.reasons}
-    told = [f"{rule} {RULES[rule][0]}" for rule in _MACHINE_RULES if rule in tripped]
+    told = [f"{rule} {rule_title(rule)}" for rule in _MACHINE_RULES if rule in tripped]
     if told:
         return f"The machine was not fit to quote everything: {', '.join(told)}."
     if scene.record.environment.gpu is None:

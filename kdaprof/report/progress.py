@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import IO, Protocol
 
 from rich.console import Console
 from rich.markup import escape
@@ -40,6 +40,11 @@ class Silent:
 
     def close(self) -> None:
         """Nothing."""
+
+
+def open_progress(stream: IO[str]) -> Progress:
+    """A bar on `stream` (people's, so stderr): redrawn in place on a terminal, plain lines elsewhere."""
+    return BarProgress(Console(file=stream, highlight=False, emoji=False))
 
 
 class BarProgress:

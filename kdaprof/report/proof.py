@@ -5,7 +5,7 @@ from __future__ import annotations
 from kdaprof.report.gfm import plain, text_table
 from kdaprof.report.labels import SEVERITY
 from kdaprof.report.named import named_values
-from kdaprof.report.rules import RULES, Refused, refused_figures, short_list
+from kdaprof.report.rules import Refused, refused_figures, rule_explanation, rule_title, short_list
 from kdaprof.report.scene import Scene
 from kdaprof.runs.results import Finding, Witness
 
@@ -46,8 +46,8 @@ def refusals(scene: Scene) -> list[str]:
     last = ""
     for refused in refused_figures(scene.cells, scene.naming):
         if refused.rule != last:
-            title, trips = RULES.get(refused.rule, ("", ""))
-            lines += ["", f"**{refused.rule} {title}** ({plain(trips)})", ""]
+            title = f"**{refused.rule} {rule_title(refused.rule)}.**"
+            lines += ["", f"{title} {plain(rule_explanation(refused.rule))}", ""]
             last = refused.rule
         lines.append(f"- {plain(refused.text)}: {plain(_who(refused))}")
     return lines[1:]

@@ -5,27 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from kdaprof.analysis.guards.registry import rule_of
 from kdaprof.report.labels import label
+from kdaprof.report.named import named_values
 from kdaprof.report.pairs import Cell, Naming
 
-RULES: dict[str, tuple[str, str]] = {
-    "Q01": ("not warm", "samples from before the steady segment"),
-    "Q02": ("spread", "half-width of the interval over 10 % of a wall or host median, over 3 % of busy"),
-    "Q03": ("card shared", "another process on the card before, during or after"),
-    "Q04": ("clocks moved", "SM clock spread over 5 % while busy, or a throttle reason"),
-    "Q05": ("host loaded", "load above half the cores before the start, or steal above 5 %"),
-    "Q06": ("path not proven", "the three witnesses do not confirm the path"),
-    "Q07": ("backward never ran", "a training figure without backward kernels"),
-    "Q08": ("not a device time", "the time of a launch, a CPU or an interpreter, not of a GPU"),
-    "Q09": ("wrong output", "outputs or gradients not finite, or away from the reference"),
-    "Q10": ("faster than its floor", "bytes, operations, ceiling or cache policy must be wrong"),
-    "Q11": ("declared ceiling", "a share of a data sheet's rate, not of a measured one"),
-    "Q12": ("too few points", "a fixed cost fitted to fewer than four points"),
-    "Q13": ("derived loosely", "a source is refused, no propagated interval, or parts from different runs"),
-    "Q14": ("allocator moved", "the pool grew while samples were taken"),
-    "Q15": ("self-comparison", "the peer ran the very path it is compared with"),
-    "Q16": ("below resolution", "shorter than 20 ticks of the clock"),
-}
+
+def rule_title(rule: str) -> str:
+    """Two or three words: `spread`."""
+    return rule_of(rule).title
+
+
+def rule_explanation(rule: str) -> str:
+    """What the rule refuses and where it comes from, with its thresholds."""
+    found = rule_of(rule)
+    limits = f" Limits: {named_values(found.thresholds)}." if found.thresholds else ""
+    return f"{found.explanation}{limits}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from kdaprof.report.gfm import plain, table_lines, text_table
 from kdaprof.report.labels import FIGURES, IDLE_CLASSES
 from kdaprof.report.pairs import Cell, Pair
-from kdaprof.report.rules import RULES
+from kdaprof.report.rules import rule_title
 from kdaprof.report.scene import Scene
 from kdaprof.report.sheets import graph_table, idle_table, main_table, more_table, watched_table
 from kdaprof.report.tables import DASH, Column, Entry, Table, entry_of
@@ -128,7 +128,7 @@ def drawn(table: Table) -> list[str]:
         return [f"Not measured: {plain('; '.join(left.reasons))}." for left in table.left_out]
     lines = table_lines(table)
     if table.rules():
-        named = ", ".join(f"{rule} {RULES[rule][0]}" for rule in table.rules() if rule in RULES)
+        named = ", ".join(f"{rule} {rule_title(rule)}" for rule in table.rules())
         lines += ["", f"~~Struck out~~ figures may not be quoted: {named}. See [Refused figures](#refused-figures)."]
     return lines
 

@@ -6,6 +6,7 @@ Reads without colour and when piped: refused figures stand in parentheses with t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
@@ -14,12 +15,13 @@ from kdaprof.analysis.verdict import sentence
 from kdaprof.report.labels import SEVERITY
 from kdaprof.report.named import named_values
 from kdaprof.report.pairs import Pair, cells_of, naming, pairs_of
-from kdaprof.report.rules import RULES
+from kdaprof.report.rules import rule_explanation, rule_title
 from kdaprof.report.scene import Scene
 from kdaprof.report.sheets import Spec
 from kdaprof.report.upright import Upright, blocks, upright
 from kdaprof.runs.record import RunRecord
 from kdaprof.runs.results import Evidence, Finding, RunResults
+from kdaprof.runs.store import REPORT_FILE
 
 RECORDED_RUN = "reports/h200-kda"
 
@@ -45,8 +47,8 @@ _EVIDENCE = {
 }
 
 
-def show_run(console: Console, record: RunRecord, results: RunResults) -> None:
-    """Print one run: tables, verdict, findings, and what stands in parentheses and why."""
+def show_run(console: Console, record: RunRecord, results: RunResults, *, path: Path | None = None) -> None:
+    """Print one run: tables, verdict, findings, what stands in parentheses and why, and where the run lies."""
     cells = cells_of(record, results)
     scene = Scene(record, results, cells, pairs_of(cells), naming(cells))
     _line(console, _heading(scene), "bold")
@@ -66,12 +68,14 @@ def show_run(console: Console, record: RunRecord, results: RunResults) -> None:
     if rules:
         _section(console, "In parentheses: not to be quoted")
         for rule in sorted(rules):
-            title, trips = RULES.get(rule, ("", ""))
-            _paragraph(console, Text(f"{rule} {title}: {trips}", style="dim"))
+            _paragraph(console, Text(f"{rule} {rule_title(rule)}: {rule_explanation(rule)}", style="dim"))
     hint = recorded_run_hint(record)
     if hint:
         console.print()
         _paragraph(console, Text(hint), indent=0)
+    if path is not None:
+        console.print()
+        _line(console, f"run directory {path} · the whole report: {path / REPORT_FILE}", "dim")
 
 
 def recorded_run_hint(record: RunRecord) -> str | None:
@@ -103,7 +107,7 @@ def _show_group(console: Console, scene: Scene, pairs: Sequence[Pair]) -> set[st
     title.append("  ").append(_proof(evidence))
     console.print(title, soft_wrap=True)
     table = upright(pairs, ROWS)
-    for block in blocks(table, console.width):
+    for block in blocks(table, console.width) if table.rows else ():
         _draw(console, block)
     for number, reason in enumerate(table.notes, 1):
         _paragraph(console, Text(f"({number}) {reason}", style="dim"))

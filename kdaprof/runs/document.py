@@ -21,7 +21,7 @@ RUNS_SCHEMA = "kdaprof.runs/1"
 Json = dict[str, Any]  # a document on its way out: built here, validated against the shipped JSON Schema in tests
 
 
-def run_document(record: RunRecord, results: RunResults, path: Path | None) -> Json:
+def run_document(record: RunRecord, results: RunResults, path: Path | str | None) -> Json:
     """One run as `kdaprof.run/1`: builtins only, no NaN, every fact of every cell present.
 
     `path` is the run directory; None (an anonymous run) leaves the key out. A cell without results, because it was

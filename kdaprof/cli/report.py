@@ -1,0 +1,137 @@
+"""`kdaprof report`: show stored runs again, recomputed from their samples; never measures."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from kdaprof.cli.parser import VerbParser
+from kdaprof.errors import BadFileError, Exit
+
+if TYPE_CHECKING:
+    from kdaprof.runs.record import RunRecord
+    from kdaprof.runs.results import RunResults
+
+EXAMPLES = """\
+examples:
+  kdaprof report runs/20261202T015500Z-kda-fused-1f3a
+      tables, verdict and findings on the terminal
+  kdaprof report reports/h200-kda --md > report.md
+      the page for a code host: verdict, conditions, tables, evidence, refused figures
+  kdaprof report reports/h200-kda --json | python -m json.tool
+      one JSON document (schema kdaprof.run/1; several runs: kdaprof.runs/1)
+  kdaprof report reports/* --check
+      does every stored figure still follow from its samples? exit 3 names those that do not
+
+exit codes: 0 ok · 1 a run cannot be read · 2 usage · 3 --check found a difference"""
+
+_FIGURES_NAMED = 20
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The flags of `report`."""
+    parser = VerbParser(
+        "report",
+        description="Show stored runs. Facts and findings are recomputed from the stored samples and timelines; "
+        "nothing is measured and nothing is written.",
+        epilog=EXAMPLES,
+    )
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="a run directory, as `probe --out` made it")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--md", action="store_true", help="print report.md instead of the terminal's tables")
+    form.add_argument("--json", action="store_true", help="print the document, alone on stdout")
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="compare the figures with those stored beside the samples; exit 3 when one differs",
+    )
+    return parser
+
+
+def run(argv: Sequence[str]) -> int:
+    """Show or check the runs; returns the exit code."""
+    args = build_parser().parse_args(argv)
+    folders = [folder for run_path in args.runs for folder in run_folders(run_path)]
+    if args.check and not (args.md or args.json):
+        return _check(folders, sys.stdout)
+    shown = [(folder, *_recomputed(folder)) for folder in folders]
+    if args.json:
+        _print_json(shown)
+    elif args.md:
+        _print_markdown(shown)
+    else:
+        _print_tables(shown)
+    return _check(folders, sys.stderr) if args.check else Exit.OK
+
+
+def run_folders(path: Path) -> list[Path]:
+    """The run itself, or the runs of its ranks (`rank00000/` …) when it holds one a rank."""
+    from kdaprof.runs.store import RUN_FILE
+
+    if path.is_dir() and not (path / RUN_FILE).exists():
+        ranks = sorted(part.parent for part in path.glob(f"rank*/{RUN_FILE}"))
+        if ranks:
+            return ranks
+    if path.is_file():
+        raise BadFileError(f"{path}: is a file; a run is a directory that holds {RUN_FILE}")
+    return [path]
+
+
+def _recomputed(path: Path) -> tuple[RunRecord, RunResults]:
+    from kdaprof.analysis.derive import derive
+    from kdaprof.analysis.recompute import load_raw
+
+    raw = load_raw(path)
+    return raw.record, derive(raw)
+
+
+def _print_tables(shown: Sequence[tuple[Path, RunRecord, RunResults]]) -> None:
+    from kdaprof.cli.console import out_console
+    from kdaprof.report.terminal import show_run
+
+    console = out_console()
+    for i, (path, record, results) in enumerate(shown):
+        if i:
+            console.print()
+        show_run(console, record, results, path=path)
+
+
+def _print_markdown(shown: Sequence[tuple[Path, RunRecord, RunResults]]) -> None:
+    from kdaprof.report.markdown import render
+
+    sys.stdout.write("\n".join(render(record, results) for _, record, results in shown))
+
+
+def _print_json(shown: Sequence[tuple[Path, RunRecord, RunResults]]) -> None:
+    from kdaprof.cli.console import print_json
+    from kdaprof.runs.document import run_document, runs_document
+
+    # A run that was made anonymous stays so: where it lies on this machine is not printed either.
+    documents = [
+        run_document(record, results, None if record.environment.cwd is None else path)
+        for path, record, results in shown
+    ]
+    print_json(documents[0] if len(documents) == 1 else runs_document(documents))
+
+
+def _check(folders: Sequence[Path], stream: TextIO) -> Exit:
+    from kdaprof.analysis.recompute import differences
+    from kdaprof.runs.store import read_results
+
+    worst = Exit.OK
+    for folder in folders:
+        _, again = _recomputed(folder)
+        found = differences(read_results(folder), again)
+        facts = sum(len(cell.facts) for cell in again.cells)
+        if not found:
+            print(f"{folder}: {facts} figures and {len(again.findings)} findings follow from the samples", file=stream)
+            continue
+        worst = Exit.REGRESSION
+        for text in found[:_FIGURES_NAMED]:
+            print(f"{folder}: {text}", file=stream)
+        if len(found) > _FIGURES_NAMED:
+            print(f"{folder}: and {len(found) - _FIGURES_NAMED} more differences", file=stream)
+    return worst
