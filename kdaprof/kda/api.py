@@ -11,9 +11,9 @@ from torch import Tensor
 from kdaprof.errors import KdaprofError
 from kdaprof.kda.decision import AUTO, Op
 from kdaprof.kda.gate import GateQuery, announce, decide
-from kdaprof.kda.ledger import Tally, note_forward, note_traced, tally_of
+from kdaprof.kda.ledger import Tally, note_forward, tally_of
 from kdaprof.kda.runners import Result, Runner, runner, watch_backward
-from kdaprof.kda.shapes import Operands, OpShape, check_chunk, check_gdn2, check_kda, check_scale, common_dtype
+from kdaprof.kda.shapes import Operands, check_call, check_scale, common_dtype
 from kdaprof.kda.surroundings import any_overrides_dispatch, dispatch_modes_active, functorch_active
 
 
@@ -54,7 +54,8 @@ def kda(
             `tensor-rows`, `compiled`, `reference`. A named path runs or raises; it is never swapped for another.
 
     dtypes: float32, bfloat16 and float16, which may be mixed, or float64 for all (not `fused`). State and sums are
-    float32 (float64 for float64), under autocast too. Strides are free.
+    float32 (float64 for float64), under autocast too (call backward outside it, as torch advises: inside, autocast
+    turns the products of every path but `fused` into half precision). Strides are free.
 
     Values are not looked at, since that would wait for the device: see `validate`.
 
@@ -67,7 +68,7 @@ def kda(
     return _call("kda", x, scale, initial_state, output_final_state, chunk, path)
 
 
-def gdn2(  # noqa: PLR0917  the op has six tensors
+def gdn2(
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -112,7 +113,7 @@ _MOST_PLANS = 4096
 """Enough for any run; a stream of ever new lengths must not grow the table for ever."""
 
 
-def _call(  # noqa: PLR0917  one hot call, by position
+def _call(
     op: Op,
     x: Operands,
     scale: float | None,
@@ -122,12 +123,14 @@ def _call(  # noqa: PLR0917  one hot call, by position
     path: str,
 ) -> Result:
     if torch.compiler.is_compiling():
-        return _call_traced(op, x, scale, initial_state, final_state, chunk, path)
+        from kdaprof.kda.traced import call_traced  # noqa: PLC0415  it imports the compiler, 1.5 s
+
+        return call_traced(op, x, scale, initial_state, final_state, chunk, path)
     try:
         key = _key(op, x, initial_state, chunk, path)
         plan = _plans.get(key)
     except (AttributeError, TypeError) as error:
-        _check(op, x, initial_state, chunk)  # what is no tensor gets its own line
+        check_call(op, x, initial_state, chunk)  # what is no tensor gets its own line
         raise KdaprofError(f"{op} cannot tell what it was given: {error}") from error
     if plan is None:
         plan = _make_plan(op, x, initial_state, chunk, path)
@@ -138,8 +141,9 @@ def _call(  # noqa: PLR0917  one hot call, by position
         scale = plan.scale
     else:
         check_scale(scale)
-    result = plan.run(x, scale=scale, initial_state=initial_state, final_state=final_state, chunk=chunk)
+    # Before the run: checkpointing stops a recomputed forward early, by an exception, once it has what it needs.
     note_forward(plan.tally)
+    result = plan.run(x, scale=scale, initial_state=initial_state, final_state=final_state, chunk=chunk)
     if plan.watched:
         watch_backward(plan.tally, result)
     return result
@@ -168,15 +172,8 @@ def _key(op: Op, x: Operands, initial_state: Tensor | None, chunk: int, path: st
     )
 
 
-def _check(op: Op, x: Operands, initial_state: Tensor | None, chunk: int) -> OpShape:
-    check_chunk(chunk)
-    if op == "kda":
-        return check_kda(x.q, x.k, x.v, x.g, x.b, initial_state=initial_state)
-    return check_gdn2(x, initial_state=initial_state)
-
-
 def _make_plan(op: Op, x: Operands, initial_state: Tensor | None, chunk: int, path: str) -> _Plan:
-    shape = _check(op, x, initial_state, chunk)
+    shape = check_call(op, x, initial_state, chunk)
     query = GateQuery(
         op=op,
         asked=path,
@@ -196,43 +193,3 @@ def _make_plan(op: Op, x: Operands, initial_state: Tensor | None, chunk: int, pa
         run=runner(decision.chosen, traced=False, as_operator=as_operator),
         watched=decision.chosen != "fused" or as_operator,
     )
-
-
-def _call_traced(  # noqa: PLR0917
-    op: Op,
-    x: Operands,
-    scale: float | None,
-    initial_state: Tensor | None,
-    final_state: bool,
-    chunk: int,
-    path: str,
-) -> Result:
-    """What torch.compile sees: the checks become guards, the decision a constant, the path a part of the graph."""
-    shape = _check(op, x, initial_state, chunk)
-    device = x.q.device.type
-    chosen = _decide_while_tracing(op, path, device, common_dtype(x), shape.K, shape.V, chunk)
-    run = runner(chosen, traced=True, as_operator=True)
-    scale = shape.K**-0.5 if scale is None else scale
-    return run(x, scale=scale, initial_state=initial_state, final_state=final_state, chunk=chunk)
-
-
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
-def _decide_while_tracing(  # noqa: PLR0917  the tracer hands constants over by position
-    op: Op, path: str, device_type: str, dtype: torch.dtype, k_dim: int, v_dim: int, chunk: int
-) -> str:
-    """Runs once a trace, as ordinary Python: decides, writes the decision down, and leaves nothing in the graph."""
-    query = GateQuery(
-        op=op,
-        asked=path,
-        device_type=device_type,
-        dtype=dtype,
-        k_dim=k_dim,
-        v_dim=v_dim,
-        chunk=chunk,
-        traced=True,
-        functorch=functorch_active(),
-    )
-    decision = decide(query)
-    announce(decision)
-    note_traced(tally_of(decision))
-    return decision.chosen

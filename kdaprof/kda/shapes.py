@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from kdaprof.errors import UsageError
+from kdaprof.kda.decision import Op
 
 FLOAT_DTYPES: Final = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
@@ -84,6 +85,14 @@ def check_gdn2(x: Operands, *, initial_state: Tensor | None = None) -> OpShape:
     _expect("b", x.b, (B, T, H, K), "[B, T, H, K], one erase gate a key channel")
     _expect("w", x.w, (B, T, H, V), "[B, T, H, V], one write gate a value channel")
     return shape
+
+
+def check_call(op: Op, x: Operands, initial_state: Tensor | None, chunk: int) -> OpShape:
+    """The extents of a call of either op, its chunk checked too; KDA passes beta as `b` and `w`."""
+    check_chunk(chunk)
+    if op == "kda":
+        return check_kda(x.q, x.k, x.v, x.g, x.b, initial_state=initial_state)
+    return check_gdn2(x, initial_state=initial_state)
 
 
 def _check_common(tensors: dict[str, Tensor | None]) -> OpShape:
