@@ -1,0 +1,33 @@
+"""What findings share: figures that may be quoted, names of cells as people say them, shortening of numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kdaprof.analysis.view import CellView
+from kdaprof.runs.cells import CellKey
+from kdaprof.runs.facts import Fact
+
+PHASES = {"fwd": "forward", "bwd": "backward", "fwdbwd": "forward + backward"}
+
+
+def quoted(facts: Mapping[str, Fact], name: str) -> float | None:
+    """The figure's value when it is there and no rule refuses it."""
+    fact = facts.get(name)
+    return fact.value if fact is not None and fact.quotable else None
+
+
+def phase_of(key: CellKey) -> str:
+    """`forward`, `forward + backward under autocast`."""
+    return PHASES.get(key.phase, key.phase) + ("" if key.context == "plain" else f" under {key.context}")
+
+
+def name_of(view: CellView) -> str:
+    """`fused forward`, `tensor backward under checkpoint (graph)`."""
+    key = view.cell.key
+    return f"{key.path} {phase_of(key)}" + (" (graph)" if key.mode == "graph" else "")
+
+
+def times(ratio: float) -> str:
+    """`32.4 ×`: three digits, however large."""
+    return f"{ratio:.3g} ×" if ratio < 1000 else f"{ratio:,.0f} ×"
