@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-
 from kdaprof.analysis.recompute import recompute
-from kdaprof.cli.console import out_console, print_json
+from kdaprof.cli.console import err_console, out_console, print_json
 from kdaprof.errors import Exit
 from kdaprof.instruments.cuda_device import open_device
 from kdaprof.probe.plan import Plan, Request
 from kdaprof.probe.real import real_lab
 from kdaprof.probe.session import run_probe
 from kdaprof.report.markdown import render
-from kdaprof.report.progress import open_progress
+from kdaprof.report.progress import BarProgress
 from kdaprof.report.terminal import show_run
 from kdaprof.runs.document import run_document
 from kdaprof.runs.record import RunRecord
@@ -23,13 +21,13 @@ def probe_and_report(request: Request, *, as_json: bool) -> Exit:
     """Run the probe; the run directory is complete when this returns, whatever the exit code."""
     device = open_device(request.device)
     plan = request.plan("cpu" if device.kind == "cpu" else f"cuda:{device.index}")
-    outcome = run_probe(plan, real_lab(plan, open_progress(sys.stderr)))
+    outcome = run_probe(plan, real_lab(plan, BarProgress(err_console())))
     results = recompute(outcome.path)
     writer = RunWriter(outcome.path)
     writer.put_results(results)
     writer.put_report(render(outcome.record, results))
     if as_json:
-        print_json(run_document(outcome.record, results, None if plan.anonymous else str(outcome.path)))
+        print_json(run_document(outcome.record, results, None if plan.anonymous else outcome.path))
     else:
         show_run(out_console(), outcome.record, results, path=outcome.path)
     return _exit_code(plan, outcome.record, interrupted=outcome.interrupted)

@@ -9,6 +9,8 @@ from kdaprof.instruments.allocator import Allocator
 from kdaprof.instruments.clock import Clock
 from kdaprof.instruments.device import Device
 from kdaprof.instruments.nvtx import Ranges
+from kdaprof.instruments.reading import Reading
+from kdaprof.instruments.sensor import GpuSensor
 from kdaprof.runs.util import UtilReading
 
 ClockReader = Callable[[], int | None]
@@ -26,7 +28,7 @@ class Bench:
     clock: Clock
     allocator: Allocator
     ranges: Ranges
+    sensor: Reading[GpuSensor]
     sm_clock: ClockReader
     clock_resolution_ns: int
     sample_while: SustainedSampler | None
-    util_missing: str | None = None

@@ -22,7 +22,7 @@ SAMPLING_HZ = 20.0
 def sensor_of(device: Device) -> Reading[NvmlDevice]:
     """NVML's view of the CUDA device, found by UUID; the reason where there is none."""
     if device.kind != "cuda":
-        return missing("no-device", "no CUDA device")
+        return missing("not-found", "no CUDA device")
     nvml = open_nvml()
     if nvml.value is None:
         return Reading(None, nvml.missing)
@@ -33,7 +33,6 @@ def make_bench(name: str, *, util: bool = True, hz: float = SAMPLING_HZ) -> Benc
     """Open the device `name` (`cpu`, `cuda:N`) and everything that watches it."""
     device, clock = open_device(name), MonotonicClock()
     sensor = sensor_of(device)
-    reason = sensor.reason
     card = sensor.value
 
     def sm_clock() -> int | None:
@@ -44,10 +43,10 @@ def make_bench(name: str, *, util: bool = True, hz: float = SAMPLING_HZ) -> Benc
         clock=clock,
         allocator=allocator_of(device),
         ranges=open_ranges(),
+        sensor=Reading(card, sensor.missing),
         sm_clock=sm_clock,
         clock_resolution_ns=resolution_ns(clock),
         sample_while=_sampler(card, clock, hz) if card is not None and util else None,
-        util_missing=reason,
     )
 
 

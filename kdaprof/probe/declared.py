@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from kdaprof.instruments.device import Device
-from kdaprof.kda.signatures import declared_counts, signatures
+from kdaprof.kda.declared import declared_counts
+from kdaprof.kda.shapes import OpShape
+from kdaprof.kda.signatures import SIGNATURES
 from kdaprof.probe.work import work_of
 from kdaprof.runs.record import DeclaredCounts, Observed, PathSignature
 from kdaprof.workloads.inputs import sets_to_exceed
@@ -13,7 +15,8 @@ from kdaprof.workloads.op import CaseSpec, trains
 def observed_before(spec: CaseSpec, device: Device, *, cache: str) -> Observed:
     """The cell's observation as it stands before the first call."""
     key = spec.key
-    counts = declared_counts(key.path, key.phase, dict(key.shape), key.dtype)
+    extents = OpShape(*(key.size(axis) for axis in ("B", "T", "H", "K", "V")))
+    counts = declared_counts(key.path, key.phase, extents, key.size("C"), key.dtype)
     return Observed(
         device="cuda" if device.kind == "cuda" else "cpu",
         trains=trains(key.phase),
@@ -22,7 +25,9 @@ def observed_before(spec: CaseSpec, device: Device, *, cache: str) -> Observed:
         tokens=key.size("B") * key.size("T"),
         l2_bytes=device.traits.l2_bytes,
         declared=DeclaredCounts(launches=counts.launches, allocs=counts.allocs) if counts else None,
-        signatures=tuple(PathSignature(path=s.path, patterns=s.patterns) for s in signatures()),
+        signatures=tuple(
+            PathSignature(path=s.path, patterns=tuple(f"^(?:{p.pattern})" for p in s.kernels)) for s in SIGNATURES
+        ),
         work=work_of(key),
         missing={} if device.kind == "cuda" else _without_gpu(),
     )

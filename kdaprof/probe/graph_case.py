@@ -112,8 +112,8 @@ def _one_set(spec: CaseSpec) -> CaseSpec:
 
 
 def _copy_of(inputs: OpInputs, grad: bool) -> OpInputs:
-    copies = [t.detach().clone().requires_grad_(grad) for t in inputs.tensors()]
-    return OpInputs(*copies, do=inputs.do.clone())
+    q, k, v, g, beta = (t.detach().clone().requires_grad_(grad) for t in inputs.tensors())
+    return OpInputs(q, k, v, g, beta, inputs.do.clone())
 
 
 def _eager_outputs(eager: OpCase, index: int) -> Outputs:

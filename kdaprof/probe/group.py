@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+import torch
+
 from kdaprof.probe.bench import Bench
 from kdaprof.probe.check import TOLERANCE, compare, reference
 from kdaprof.probe.failures import describe, status_of
@@ -56,7 +58,7 @@ class GroupMeasurement:
         self._series: dict[str, Series] = {}
         self._eager: dict[CellKey, OpCase] = {}
         self._sets: tuple[OpInputs, ...] = ()
-        self._expected: dict[int, dict[str, object]] = {}
+        self._expected: dict[int, dict[str, torch.Tensor]] = {}
 
     def run(self) -> GroupOutcome:
         """Everything that this process measures of the group."""
@@ -96,7 +98,7 @@ class GroupMeasurement:
         self._note(spec.key, gate=gate)
         check = compare(
             case.outputs(),
-            self._reference(trains(spec.key.phase), len(case.wanted)),
+            self._reference(backward=trains(spec.key.phase)),
             against="float64 recurrence",
             tolerance=TOLERANCE[spec.key.dtype],
         )
@@ -126,10 +128,10 @@ class GroupMeasurement:
         warm_up(series, self._bench, self._effort)
         self._series[spec.key.id] = series
 
-    def _reference(self, backward: bool, wanted: int) -> dict[str, object]:
+    def _reference(self, *, backward: bool) -> dict[str, torch.Tensor]:
         key = int(backward)
         if key not in self._expected:
-            self._expected[key] = dict(reference(self._sets[0], backward=backward))
+            self._expected[key] = reference(self._sets[0], backward=backward)
         return self._expected[key]
 
     def _side_figures(self, series: Series, util: list[UtilReading]) -> None:

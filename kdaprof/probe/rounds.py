@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from kdaprof.instruments.nvtx import in_range
 from kdaprof.instruments.timing import time_burst, time_call
 from kdaprof.probe.bench import Bench
 from kdaprof.probe.plan import Effort
@@ -40,7 +41,7 @@ def measure_rounds(
     )
     for number in range(effort.rounds):
         for series in group if number % 2 == 0 else list(reversed(group)):
-            with bench.ranges.cell(series.key.id):
+            with in_range(bench.ranges, series.key.id, "cell", number):
                 _settle(series, bench)
                 for _ in range(counts[series.key]):
                     one_sample(series, bench, number)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from kdaprof import __version__
 from kdaprof.instruments.clock import clock_pair
+from kdaprof.instruments.nvtx import in_range
 from kdaprof.probe.ceilings import measure_ceilings
 from kdaprof.probe.child import ChildCell, ChildResult, ChildSpec
 from kdaprof.probe.cold import empty_caches
@@ -86,9 +87,12 @@ class _Session:
         self.lab.progress.advance("ceilings of the card")
         ceilings = measure_ceilings(self.lab.bench.device, self.lab.bench.clock)
         self._update(ceilings=ceilings, overhead=own_costs(self.lab.bench))
-        for group in groups:
-            self.lab.progress.advance(f"{group.name}: timing {', '.join(self.plan.paths)}")
-            self._group(group)
+        ranges = self.lab.bench.ranges
+        with in_range(ranges, self.record.run, "run"):
+            for group in groups:
+                self.lab.progress.advance(f"{group.name}: timing {', '.join(self.plan.paths)}")
+                with in_range(ranges, group.name, "phase"):
+                    self._group(group)
 
     def finish(self, *, complete: bool) -> None:
         """Close the record: conditions after, end times, partial or complete."""

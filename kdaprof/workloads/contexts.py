@@ -92,7 +92,7 @@ def _distributed(op: Op, device: str) -> Op:
     if not dist.is_available():
         raise UnavailableError("context ddp: this torch was built without torch.distributed")
     if not dist.is_initialized():
-        store = dist.HashStore()
+        store = dist.HashStore()  # type: ignore[attr-defined]  # in torch.distributed, but not in its __all__
         dist.init_process_group("nccl" if device == "cuda" else "gloo", store=store, rank=0, world_size=1)
 
     class Scaled(torch.nn.Module):
