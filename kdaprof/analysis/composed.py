@@ -57,11 +57,10 @@ def floor_ns(data: CellData, facts: Facts) -> Fact:
     floor = compulsory_floor(work, data.run.ceilings)
     if isinstance(floor, str):
         return absent("ns", "not-supported", floor)
-    sources = tuple(f"{data.run.run}/ceilings/{ceiling.name}" for ceiling in (floor.rate, floor.bandwidth))
     text = (
         f"{floor.bound}: {floor.compute_ns:.0f} ns by {floor.rate.name}, {floor.memory_ns:.0f} ns by compulsory bytes"
     )
-    return Fact(value=whole(floor.ns, "ns"), unit="ns", provenance=floor.provenance, sources=sources, detail=text)
+    return Fact(value=whole(floor.ns, "ns"), unit="ns", provenance=floor.provenance, detail=text)
 
 
 def floor_share(data: CellData, facts: Facts) -> Fact:
