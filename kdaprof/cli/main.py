@@ -7,6 +7,7 @@ needs neither torch nor pandas.
 from __future__ import annotations
 
 import difflib
+import errno
 import os
 import sys
 import traceback
@@ -21,6 +22,7 @@ from kdaprof.errors import Exit, KdaprofError, UsageError
 TRACEBACK_VARIABLE = "KDAPROF_TRACEBACK"
 # What a shell reports for a program that SIGPIPE ended, as `cat` does: the reader had enough.
 _BROKEN_PIPE = 141
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +125,10 @@ def _end(text: str, code: Exit) -> int:
 
 
 def _unexpected(error: Exception) -> int:
-    if isinstance(error, OSError) and error.filename is None and _stdout_is_broken():
+    # Files are written by kdaprof.runs.atomic, which names them; what is full without a name is where we print to.
+    if isinstance(error, OSError) and error.filename is None and error.errno in _FULL:
         _forget_stdout()
-        return _end(f"cannot write to standard output ({error.strerror or error})", Exit.ERROR)
+        return _end(f"cannot write the output ({error.strerror})", Exit.ERROR)
     told = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     if not os.environ.get(TRACEBACK_VARIABLE):
         told += f" (a fault in kdaprof: run with {TRACEBACK_VARIABLE}=1 for the traceback)"
@@ -139,14 +142,6 @@ def _say(text: str) -> None:
         sys.stderr.flush()
     except OSError:
         return
-
-
-def _stdout_is_broken() -> bool:
-    try:
-        sys.stdout.flush()
-    except OSError:
-        return True
-    return False
 
 
 def _forget_stdout() -> None:
