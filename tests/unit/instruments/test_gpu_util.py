@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import pytest
+
+from kdaprof.errors import UsageError
+from kdaprof.instruments.clock import MonotonicClock
+from kdaprof.instruments.fakes import FakeClock, FakeSensor
+from kdaprof.instruments.gpm import GpmActivity
+from kdaprof.instruments.gpu_util import Sampler, SampleTaker, due_ns, next_due, samples_due
+from kdaprof.instruments.reading import Missing, Reading
+from kdaprof.instruments.sensor import Utilisation
+
+MS = 1_000_000
+
+
+def util_rows(taker: SampleTaker, times_ms: list[int]) -> list[tuple[float | None, bool]]:
+    rows = [row for t in times_ms for row in taker.take(t * MS)[0]]
+    return [(row.value, row.stale) for row in rows if row.field == "util"]
+
+
+def test_due_times_do_not_drift() -> None:
+    # 3 Hz has no whole period in ns: adding the period up would be 1 ns off after each sample.
+    assert due_ns(7, 3, 3) == 7 + 1_000_000_000
+    assert due_ns(0, 3_000_000, 3) == 1_000_000 * 1_000_000_000
+    assert samples_due(0, 10 * MS, 100) == 2
+    assert samples_due(0, 9 * MS, 100) == 1
+
+
+def test_samples_that_are_past_are_skipped_not_burst() -> None:
+    assert next_due(0, 4 * MS, 100, after=0) == 1
+    # The sample took 95 ms: numbers 1 to 8 are gone, number 9 is late by 5 ms and still taken.
+    assert next_due(0, 95 * MS, 100, after=0) == 9
+
+
+def test_a_repeat_within_nvmls_window_is_stale_and_a_steady_value_is_not_for_ever() -> None:
+    sensor = FakeSensor(utilisations=[Utilisation(0.5, 0.1)])
+    assert util_rows(SampleTaker(sensor), [0, 10, 160, 170, 180]) == [
+        (0.5, False),
+        (0.5, True),
+        (0.5, True),
+        (0.5, False),
+        (0.5, True),
+    ]
+
+
+def test_a_new_value_is_fresh_at_any_rate_and_slow_sampling_never_stale() -> None:
+    changing = FakeSensor(utilisations=[Utilisation(0.1, 0), Utilisation(0.2, 0), Utilisation(0.1, 0)])
+    assert [stale for _, stale in util_rows(SampleTaker(changing), [0, 10, 20])] == [False] * 3
+    steady = FakeSensor(utilisations=[Utilisation(0.4, 0)])
+    assert [stale for _, stale in util_rows(SampleTaker(steady), [0, 500, 1000])] == [False] * 3
+
+
+def test_zero_is_a_value_and_not_supported_is_not_zero() -> None:
+    sensor = FakeSensor(utilisations=[Utilisation(0.0, 0.0)])
+    sensor.fail("not-supported", "no power sensor", "power_w")
+    rows = {row.field: row for row in SampleTaker(sensor).take(0)[0]}
+    assert (rows["util"].value, rows["util"].missing) == (0.0, None)
+    assert (rows["power_w"].value, rows["power_w"].missing) == (None, "no power sensor")
+    assert rows["sm_clock_hz"].value == 1.98e9
+    assert {row.uuid for row in rows.values()} == {sensor.uuid}
+
+
+class Gpm:
+    def __init__(self) -> None:
+        self.reads = 0
+
+    def read(self) -> Reading[GpmActivity]:
+        self.reads += 1
+        return Reading(GpmActivity(graphics=0.2, sm=0.1, occupancy=None, dram=0.05))
+
+
+def test_gpm_is_read_at_most_ten_times_a_second() -> None:
+    gpm = Gpm()
+    taker = SampleTaker(FakeSensor(), gpm)
+    rows = [row for t in range(0, 300, 10) for row in taker.take(t * MS)[0]]
+    assert gpm.reads == 3
+    by_field = {row.field: row for row in rows}
+    assert by_field["gpm_graphics"].value == 0.2
+    assert by_field["gpm_occupancy"].value is None
+    assert by_field["gpm_occupancy"].missing
+
+
+@pytest.mark.parametrize("hz", [0, -1, 100.5, float("nan")])
+def test_rates_that_make_no_sense_are_refused(hz: float) -> None:
+    with pytest.raises(UsageError, match="sampling rate"):
+        Sampler(FakeSensor(), FakeClock(), hz)
+
+
+def test_real_thread_keeps_its_rate_and_says_what_it_cost() -> None:
+    clock = MonotonicClock()
+    sampler = Sampler(FakeSensor(utilisations=[Utilisation(0.3, 0.1)]), clock, 50).start()
+    clock.sleep_ns(210 * MS)
+    series = sampler.stop()
+    assert 10 <= series.due <= 60
+    assert 1 <= series.taken <= series.due
+    assert len(series.lateness_ns) == series.taken
+    assert all(late >= 0 for late in series.lateness_ns)
+    assert 0 < series.own_cpu_ns < series.end_ns - series.start_ns
+    assert series.stopped is None
+    fresh = series.values("util")
+    assert set(fresh) == {0.3}
+    assert len(fresh) < len(series.values("util", fresh_only=False))
+    assert sampler.stop() is series
+
+
+def test_a_lost_card_ends_its_series_with_the_reason_and_the_samples_before_it_stay() -> None:
+    sensor = FakeSensor(utilisations=[Utilisation(0.9, 0.5), Missing("gpu-lost", "GPU is lost")])
+    clock = MonotonicClock()
+    with Sampler(sensor, clock, 100) as sampler:
+        clock.sleep_ns(60 * MS)
+    series = sampler.series
+    assert series.stopped is not None
+    assert series.stopped.reason == "GPU is lost"
+    assert series.values("util") == (0.9,)
+    assert series.end_ns == series.stopped.t_ns
+
+
+def test_a_sensor_that_raises_ends_its_series_and_not_the_run() -> None:
+    class Broken(FakeSensor):
+        def memory(self) -> Reading[object]:  # type: ignore[override]
+            raise RuntimeError("driver hiccup")
+
+    with Sampler(Broken(), MonotonicClock(), 10) as sampler:
+        pass
+    # The thread may be stopped before its first sample; then there is nothing to report.
+    stopped = sampler.series.stopped
+    assert stopped is None or "driver hiccup" in stopped.reason
