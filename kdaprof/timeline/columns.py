@@ -30,7 +30,7 @@ Index: TypeAlias = NDArray[np.intp]
 
 
 class Kind(IntEnum):
-    """What an event is. Only `DEVICE_KINDS` are work of a device; annotations never are."""
+    """What an event is. Only `DEVICE_KINDS` are work of a device; annotations never are. TRACE is the recording."""
 
     KERNEL = 1
     MEMCPY = 2
@@ -43,6 +43,7 @@ class Kind(IntEnum):
     SYNC = 9
     OVERHEAD = 10
     PYTHON = 11
+    TRACE = 12
 
 
 DEVICE_KINDS = (Kind.KERNEL, Kind.MEMCPY, Kind.MEMSET)

@@ -40,6 +40,7 @@ KINDS: dict[str, Kind] = {
     "overhead": Kind.OVERHEAD,
     "python_function": Kind.PYTHON,
     "python": Kind.PYTHON,
+    "trace": Kind.TRACE,
 }
 """By category in lower case: old profilers wrote `Kernel`, `Runtime`, `Operator`."""
 
