@@ -116,12 +116,16 @@ def _rank(path: str) -> int:
 
 
 def _matches(signatures: Sequence[PathSignature], kernels: Sequence[KernelRow]) -> dict[str, list[KernelRow]]:
+    """Kernels by path. A name counts for the first signature of a particular path that it matches, the most telling
+    standing first; only a name that matches none counts for the paths of torch's operators, for each of them.
+    """
+    compiled = [(s.path, [re.compile(pattern) for pattern in s.patterns]) for s in signatures]
     matched: dict[str, list[KernelRow]] = {}
-    for signature in signatures:
-        patterns = [re.compile(pattern) for pattern in signature.patterns]
-        rows = [row for row in kernels if any(pattern.search(row.name) for pattern in patterns)]
-        if rows:
-            matched[signature.path] = rows
+    for row in kernels:
+        hits = [path for path, patterns in compiled if any(pattern.search(row.name) for pattern in patterns)]
+        particular = [path for path in hits if _rank(path) > TORCH]
+        for path in particular[:1] or hits:
+            matched.setdefault(path, []).append(row)
     return matched
 
 

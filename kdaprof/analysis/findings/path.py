@@ -74,7 +74,7 @@ def no_backward(views: Sequence[CellView]) -> Iterator[Finding]:
                 "backward_calls": sum(gate.backward.values()) if gate else None,
             },
             threshold={"backward_calls_min": 1},
-            next="Check requires_grad of the inputs, and that the loss reaches this op: this is no training figure (Q07).",
+            next="Check requires_grad of the inputs and that the loss reaches this op: no training figure without it.",
         )
 
 

@@ -54,7 +54,7 @@ def direct_reasons(view: CellView, name: str, fact: Fact, rules: Iterable[Rule] 
 def _settle(
     views: tuple[CellView, ...], elsewhere: Mapping[str, Fact], *, whole_run: bool
 ) -> dict[str, dict[str, Fact]]:
-    known = dict(elsewhere)
+    known = {**elsewhere, **{place: fact for view in views for place, fact in _ceilings(view).items()}}
     places: list[tuple[str, str, str]] = []
     for view in views:
         for name, fact in view.facts.items():
@@ -68,6 +68,15 @@ def _settle(
     for place, cell, name in places:
         judged[cell][name] = known[place]
     return judged
+
+
+def _ceilings(view: CellView) -> dict[str, Fact]:
+    """The run's ceilings as figures, by the ids under which floors name them as sources."""
+    run = view.run
+    return {
+        f"{run.run}/ceilings/{c.name}": Fact(value=c.value, unit=c.unit, n=c.n, provenance=c.provenance)
+        for c in run.ceilings
+    }
 
 
 def _inherit(place: str, known: dict[str, Fact], settled: set[str], whole_run: bool) -> None:

@@ -179,6 +179,13 @@ def test_a_peer_that_hands_the_call_on_is_seen() -> None:
     assert kernels_say("flashkda", FLASH + FLA) == "flashkda"
 
 
+def test_a_name_counts_for_the_most_telling_signature_it_matches() -> None:
+    # A peer's loose pattern, searched, matches our kernels' names as well.
+    loose = (SIGNATURES[0], PathSignature(path="fla", patterns=(r"kda_",)))
+    for label, said in (("fused", "fused"), ("fla", "fused")):
+        assert says(judge_path(cell(label, signatures=loose), FUSED, None, None))["kernels"] == said
+
+
 def test_kernels_without_a_signature_deny_a_path_of_its_own_kernels_only() -> None:
     unknown = rows(("someone_elses_kernel", 3, 10_000))
     assert kernels_say("fused", unknown) == "not fused"

@@ -143,6 +143,13 @@ def test_a_source_that_the_run_does_not_hold_refuses() -> None:
     assert "not in this run" in judge_run([shown])[shown.cell.id]["idle_ns"].reasons[0].text
 
 
+def test_a_floor_has_the_runs_ceilings_for_sources() -> None:
+    for name, quotable in (("copy", True), ("no-such-rate", False)):
+        floor = figure(19 * US, half=0.0, provenance="derived", sources=(f"{scenes.RUN_ID}/ceilings/{name}",))
+        shown = guard_scenes.with_facts(floor_ns=floor)
+        assert judge_run([shown])[shown.cell.id]["floor_ns"].quotable is quotable
+
+
 def test_a_circle_of_sources_ends() -> None:
     place = f"{scenes.RUN_ID}/{scenes.key().id}/"
     shown = guard_scenes.with_facts(
