@@ -208,7 +208,7 @@ def _expression(frame: traceback.FrameSummary | None) -> str | None:
     if begin is not None and end is not None and frame.lineno == frame.end_lineno:
         # Columns count bytes of UTF-8.
         return line.encode()[begin:end].decode(errors="replace").strip() or frame.line
-    return frame.line
+    return frame.line.removeprefix("return ")
 
 
 def _first_line(error: BaseException) -> str:

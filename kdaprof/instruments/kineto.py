@@ -22,7 +22,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
 
-import torch
 from torch.profiler import ProfilerActivity
 from torch.profiler.profiler import _KinetoProfile
 
@@ -184,5 +183,5 @@ def _why_empty(contents: TraceContents, device: Device) -> str | None:
         return None
     return (
         "the profiler recorded no device event: another profiler may hold CUPTI (nsys, ncu, a second torch.profiler), "
-        f"or the call launched nothing on {torch.cuda.get_device_name(device.index)}"
+        f"or the call launched nothing on {device.traits.name}"
     )

@@ -15,6 +15,7 @@ _T = TypeVar("_T")
 
 # An absolute POSIX path: a slash that is not inside a word, a relative path, a URL or a unit such as B/s.
 _POSIX_PATH = re.compile(r"(?<![\w.~/>*-])/(?:[\w.@+%#*-]+/?)+")
+_FILE_URL = re.compile(r"file:///?[^\s\"']+")
 _WINDOWS_PATH = re.compile(r"(?<!\w)[A-Za-z]:\\[^\s\"';,]*")
 
 
@@ -109,6 +110,7 @@ def scrub_text(text: str, secrets: Secrets) -> str:
     for path, mark in ((secrets.cwd, "<cwd>"), (secrets.home, "<home>")):
         if path and len(path) > 1:
             text = re.sub(re.escape(path.rstrip("/")) + r"(?![\w-])", mark, text)
+    text = _FILE_URL.sub("<path>", text)
     text = _POSIX_PATH.sub("<path>", text)
     text = _WINDOWS_PATH.sub("<path>", text)
     for word, mark in ((secrets.hostname, "<host>"), (secrets.user, "<user>")):
