@@ -10,22 +10,25 @@ from kdaprof.runs.results import Stage
 
 _OWN = re.compile(r"^kdaprof_[a-z0-9]+?_(?:(fwd|bwd)_)?(\w+)$")
 
-# The first pattern that is found in a kernel's name gives its stage. cuBLAS names its triangular solvers before its
-# products, and aten's element-wise kernels carry the functor in their template arguments.
+# The first pattern that is found in a kernel's short name (base name and functor; template arguments name types such
+# as `IndexType` that say nothing of the work) gives its stage.
 _FAMILIES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
     (stage, re.compile(pattern))
     for stage, pattern in (
         ("inductor, fused", r"^triton_(poi|red|per|for|fused)_"),
         ("inductor, matmul", r"^triton_tem_"),
         ("copy between devices and host", r"^Memcpy (HtoD|DtoH|PtoP)"),
-        ("copy", r"^Memcpy|direct_copy_kernel|LoadWithCast|copy_device_to_device"),
-        ("fill", r"^Memset|FillFunctor|fill_kernel"),
+        ("copy", r"(?i)^Memcpy|copy_kernel|copy_device_to_device|transpose"),
+        ("fill", r"^Memset|FillFunctor|(?<!masked_)fill_kernel"),
         ("triangular solve", r"(?i)trsm|trsv|triangular"),
-        ("matmul", r"(?i)gemm|gemv|nvjet|cutlass|cublas|splitk|dot_kernel|xmma"),
+        ("attention", r"(?i)flash|fmha|attention"),
+        ("convolution", r"(?i)igemm|conv|wgrad|dgrad|winograd"),
+        ("matmul", r"(?i)gemm|gemv|nvjet|cutlass|cublas|splitk|dot_kernel|xmma|^Cijk_"),
         ("cumulative sum", r"(?i)scan|cumsum"),
         ("concatenate", r"CatArray"),
         ("triangle mask", r"(?i)triu_tril"),
         ("exp", r"(?i)exp_kernel|exp2_kernel"),
+        ("normalise", r"(?i)norm(?!al)|softmax"),
         ("sum", r"(?i)reduce_kernel|sum_functor"),
         ("index", r"(?i)index|gather|scatter"),
         ("random", r"(?i)distribution|philox|random"),
@@ -34,13 +37,18 @@ _FAMILIES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
 )
 OTHER = "other"
 
+# What an element-wise kernel really does stands in its template arguments, inside wrappers that all of them share.
+_FUNCTOR = re.compile(r"\w*[Ff]unctor\w*|\w+_kernel(?:_cuda|_impl)?(?=[<(])")
+_WRAPPER = re.compile(r"(Binary|[AB]?Unary|Tensor\w*)Functor$|gpu_kernel")
+
 
 def stage_of(kernel: str) -> tuple[str | None, str]:
     """(direction, stage) of a kernel: our own say theirs, the others are recognised by their names."""
     own = _OWN.match(kernel)
     if own is not None:
         return own.group(1), own.group(2).replace("_", " ")
-    return None, next((stage for stage, pattern in _FAMILIES if pattern.search(kernel)), OTHER)
+    short = short_kernel(kernel, len(kernel))
+    return None, next((stage for stage, pattern in _FAMILIES if pattern.search(short)), OTHER)
 
 
 def stages_of(kernels: Sequence[KernelRow], wall_ns: float | None) -> tuple[Stage, ...]:
@@ -78,7 +86,9 @@ def _named(stage: str, rows: Sequence[KernelRow]) -> str:
 def short_kernel(name: str, limit: int = 60) -> str:
     """A kernel's name without return type, template arguments and parameters; cut at `limit` characters."""
     if not name.startswith(("Memcpy", "Memset")):
-        functor = re.search(r"(\w*(?:[Ff]unctor|_kernel_(?:cuda|impl|vectorized))\w*)", name)
-        base = re.split(r"[<(]", name.removeprefix("void "), maxsplit=1)[0].rsplit("::", 1)[-1].strip()
-        name = f"{base}: {functor.group(1)}" if functor and functor.group(1) not in base else base
+        plain = name.replace("(anonymous namespace)::", "").removeprefix("void ")
+        parts = [part.rsplit("::", 1)[-1].strip() for part in re.split(r"[<(,]", plain)]
+        base = parts[1] if parts[0].startswith("Kernel") and len(parts) > 1 else parts[0]  # cutlass::Kernel2<…>
+        inner = [word for word in _FUNCTOR.findall(plain) if word not in base and not _WRAPPER.match(word)]
+        name = f"{base}: {inner[-1]}" if inner else base
     return name if len(name) <= limit else name[: limit - 1] + "…"
