@@ -36,7 +36,7 @@ def contradicted(views: Sequence[CellView]) -> Iterator[Finding]:
 def wrong(views: Sequence[CellView]) -> Iterator[Finding]:
     """Outputs that are not finite or not the reference's; for a graph, replays that are not eager's."""
     for view in views:
-        reason, seen = wrong_output(view), view.cell.observed
+        reason, seen = wrong_output(view.cell), view.cell.observed
         if reason is None or seen is None:
             continue
         graph = view.cell.key.mode == "graph"

@@ -36,7 +36,8 @@ def inherited(fact: Fact, known: Mapping[str, Fact], *, whole_run: bool) -> tupl
             through.append(f"{name} (not in this run)")
         if judged is None or judged.quotable:
             continue
-        rules = [reason.rule for reason in judged.reasons]
+        # The rule at the root says more than that its source, too, had sources.
+        rules = [r.rule for r in judged.reasons if r.rule != ID] or [r.rule for r in judged.reasons]
         through.append(f"{name} ({', '.join(rules) or judged.missing or 'not quotable'})")
         for reason in judged.reasons:
             if reason.rule != ID:

@@ -6,7 +6,7 @@ from kdaprof.analysis.guards.families import COUNTED, TIMED
 from kdaprof.analysis.guards.rule import GuardRule
 from kdaprof.analysis.view import CellView
 from kdaprof.runs.facts import Fact
-from kdaprof.runs.record import Check
+from kdaprof.runs.record import CellRecord, Check
 from kdaprof.runs.units import format_error
 
 # Workloads whose outputs a reference exists for: there, a cell that was never compared is refused as well.
@@ -25,9 +25,9 @@ def describe_failure(check: Check) -> str:
     return f"{what} (relative L2 against {check.against}, tolerance {format_error(check.tolerance_l2)})"
 
 
-def wrong_output(view: CellView) -> str | None:
+def wrong_output(cell: CellRecord) -> str | None:
     """Why this cell's outputs cannot be trusted; None when they were compared and agree."""
-    seen, key = view.cell.observed, view.cell.key
+    seen, key = cell.observed, cell.key
     if seen is None:
         return None
     if seen.check is not None and not seen.check.passed:
@@ -47,7 +47,7 @@ def wrong_output(view: CellView) -> str | None:
 
 
 def _wrong(view: CellView, name: str, fact: Fact) -> str | None:
-    return wrong_output(view)
+    return wrong_output(view.cell)
 
 
 WRONG_OUTPUT = GuardRule(
