@@ -28,14 +28,18 @@ def err_console() -> Console:
 
 
 def print_json(document: Mapping[str, Any]) -> None:
-    """One JSON document, alone on stdout, in UTF-8 whatever the locale."""
-    text = dumps(dict(document))
+    """One JSON document, alone on stdout."""
+    print_file(dumps(dict(document)))
+
+
+def print_file(content: bytes) -> None:
+    """What is likely to be redirected into a file: UTF-8 whatever the locale says."""
     sys.stdout.flush()
     buffer: IO[bytes] | None = getattr(sys.stdout, "buffer", None)
     if buffer is None:
-        sys.stdout.write(text.decode())
+        sys.stdout.write(content.decode())
     else:
-        buffer.write(text)
+        buffer.write(content)
         buffer.flush()
 
 

@@ -100,9 +100,10 @@ def _print_tables(shown: Sequence[tuple[Path, RunRecord, RunResults]]) -> None:
 
 
 def _print_markdown(shown: Sequence[tuple[Path, RunRecord, RunResults]]) -> None:
+    from kdaprof.cli.console import print_file
     from kdaprof.report.markdown import render
 
-    sys.stdout.write("\n".join(render(record, results) for _, record, results in shown))
+    print_file("\n".join(render(record, results) for _, record, results in shown).encode())
 
 
 def _print_json(shown: Sequence[tuple[Path, RunRecord, RunResults]]) -> None:

@@ -81,9 +81,13 @@ def opening(scene: Scene) -> list[str]:
 
 
 def verdict(scene: Scene) -> list[str]:
-    """The verdict's sentences, a line each."""
-    told = sentence(scene.record, scene.results)
-    return [f"- {plain(text)}" for text in told] or ["Nothing was measured."]
+    """The verdict's sentences, a line each, with the path that a line is about in bold."""
+    paths = {cell.key.path for cell in scene.cells}
+    lines = []
+    for text in sentence(scene.record, scene.results):
+        head, colon, rest = text.partition(":")
+        lines.append(f"- **{plain(head)}:** {plain(rest)}" if colon and head in paths else f"- {plain(text)}")
+    return lines or ["Nothing was measured."]
 
 
 def _why(cell: Cell) -> str:

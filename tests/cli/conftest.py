@@ -1,8 +1,9 @@
-"""The runs on paper are kept beside the tests of the report; these tests use them too."""
+"""Builders that other tests keep beside them are used here too: runs on paper, and scenes with samples."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "unit" / "report"))
+UNIT = Path(__file__).resolve().parents[1] / "unit"
+sys.path += [str(UNIT / "report"), str(UNIT / "analysis")]
