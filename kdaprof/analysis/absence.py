@@ -66,6 +66,8 @@ def why_absent(data: CellData, name: str, unit: Unit) -> Fact:
         return absent(unit, "no-device" if on_cpu and status == "unavailable" else kinds[status], text)
     told = seen.missing.get(name) if seen is not None else None
     if (seen is None or seen.device == "cpu") and needs_gpu(name):
+        # One machine has one reason, whichever of its figures it was written down for.
+        told = told or (seen.missing.get("gpu_busy_ns") if seen else None)
         return absent(unit, "no-device", told or "the cell ran on the CPU: there is no device to look at")
     if told:
         return absent(unit, "not-supported", told)

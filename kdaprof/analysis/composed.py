@@ -60,7 +60,8 @@ def floor_ns(data: CellData, facts: Facts) -> Fact:
     text = (
         f"{floor.bound}: {floor.compute_ns:.0f} ns by {floor.rate.name}, {floor.memory_ns:.0f} ns by compulsory bytes"
     )
-    return Fact(value=whole(floor.ns, "ns"), unit="ns", provenance=floor.provenance, detail=text)
+    sources = tuple(f"{data.run.run}/ceilings/{ceiling.name}" for ceiling in (floor.rate, floor.bandwidth))
+    return Fact(value=whole(floor.ns, "ns"), unit="ns", provenance=floor.provenance, sources=sources, detail=text)
 
 
 def floor_share(data: CellData, facts: Facts) -> Fact:

@@ -6,6 +6,7 @@ CPU + CUDA recording, which alone can tell operators from other Python, with the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from kdaprof.analysis.celldata import CellData
@@ -16,7 +17,8 @@ from kdaprof.analysis.recordings import Recording
 from kdaprof.runs.facts import Fact, absent
 
 # head is classified like a gap, so that it stands in the classes as well; drain is a class of its own.
-NAMES = ("idle_head_ns", *(f"idle_{name}_ns" for name in CLASSES), "idle_drain_ns", "drained_by_sync_ns")
+PARTS = (*(f"idle_{name}_ns" for name in CLASSES), "idle_drain_ns")
+NAMES = ("idle_head_ns", *PARTS, "drained_by_sync_ns")
 
 
 def idle_shares(recording: Recording) -> Mapping[str, float]:
@@ -46,23 +48,29 @@ def idle_facts(data: CellData, facts: Mapping[str, Fact]) -> dict[str, Fact]:
     if gone is not None:
         return dict.fromkeys(NAMES, gone)
     shares = [idle_shares(data.recording(kind)) for kind in kinds]
-    count = len(data.recording(kinds[0]).seen)
-    # Beside each other where both recordings are there; one alone says so.
-    detail = None if len(kinds) == 2 else f"from {kinds[0]} alone"
+    value = _whole_parts(shares[0], round(float(idle.value or 0)))
+    spans = [{name: round(share[name] * float(idle.value or 0)) for name in NAMES} for share in shares]
     return {
-        name: _scaled(idle, [share[name] for share in shares], count, ids(data, "idle_ns"), detail) for name in NAMES
+        name: Fact(
+            value=value[name],
+            unit="ns",
+            n=len(data.recording(kinds[0]).seen),
+            min=min(value[name], *(span[name] for span in spans)),
+            max=max(value[name], *(span[name] for span in spans)),
+            provenance="derived",
+            sources=ids(data, "idle_ns"),
+            # Beside each other where both recordings are there; one alone says so.
+            detail=None if len(kinds) == 2 else f"from {kinds[0]} alone",
+        )
+        for name in NAMES
     }
 
 
-def _scaled(idle: Fact, shares: list[float], n: int, sources: tuple[str, ...], detail: str | None) -> Fact:
-    spans = [round(share * float(idle.value or 0)) for share in shares]
-    return Fact(
-        value=spans[0],
-        unit="ns",
-        n=n,
-        min=min(spans),
-        max=max(spans),
-        provenance="derived",
-        sources=sources,
-        detail=detail,
-    )
+def _whole_parts(shares: Mapping[str, float], idle_ns: int) -> dict[str, int]:
+    """Shares as whole nanoseconds; the parts of the idle add up to it, the largest fractions being rounded up."""
+    exact = {name: shares[name] * idle_ns for name in NAMES}
+    whole = {name: round(exact[name]) if name not in PARTS else math.floor(exact[name]) for name in NAMES}
+    left = idle_ns - sum(whole[name] for name in PARTS)
+    for name in sorted(PARTS, key=lambda part: (whole[part] - exact[part], part))[: max(left, 0)]:
+        whole[name] += 1
+    return whole

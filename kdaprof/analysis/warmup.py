@@ -61,6 +61,11 @@ def find_warmup(walls: Sequence[tuple[int, int]]) -> WarmUp:
         start += start > 0 and start < n - 1 and bool(logs[start] > level + math.log(MOVED))
     index = [number for number, _ in walls]
     spikes = () if missed else tuple(index[i] for i in range(start, n) if logs[i] > level + math.log(SPIKE))
+    if len(spikes) > MAX_EXCURSIONS * (n - start):
+        missed = (
+            f"{len(spikes)} of {n - start} samples stand above {SPIKE:g} times the level, limit {MAX_EXCURSIONS:.0%}"
+        )
+        spikes = ()
     return WarmUp(
         steady_from=None if missed else index[start],
         change_points=tuple(index[segment.start] for segment in segments[1:]),

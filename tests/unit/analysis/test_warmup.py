@@ -86,6 +86,13 @@ def test_tuning_at_every_eighth_step_is_no_steady_state() -> None:
     assert "still tuning" in warm.detail
 
 
+def test_a_series_that_jumps_at_random_has_no_steady_level() -> None:
+    rng = random.Random(5)
+    warm = found([1e6 * rng.choice((1, 1, 1, 5)) * rng.lognormvariate(0, 0.3) for _ in range(60)])
+    assert (warm.steady_from, warm.spikes) == (None, ())
+    assert "limit 10%" in warm.detail
+
+
 @pytest.mark.parametrize(
     "walls",
     [
