@@ -250,7 +250,10 @@ def test_check_without_stored_figures(run: Path, capsys: pytest.CaptureFixture[s
 def test_a_process_of_its_own_without_torch(run: Path) -> None:
     """The whole verb on a machine that has no torch: importing it there is an error."""
     program = (
-        "import sys\nfor name in ('torch', 'triton', 'pynvml', 'nvtx'):\n    sys.modules[name] = None\n"
+        "import sys\nclass Absent:\n    def find_spec(self, name, path=None, target=None):\n"
+        "        if name.partition('.')[0] in {'torch', 'triton', 'pynvml', 'nvtx'}:\n"
+        "            raise ModuleNotFoundError(f'No module named {name!r}', name=name)\n"
+        "sys.meta_path.insert(0, Absent())\n"
         "from kdaprof.cli.main import main\nsys.exit(main(sys.argv[1:]))"
     )
     for form in ("--md", "--json", "--check"):
