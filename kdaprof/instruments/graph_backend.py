@@ -83,6 +83,11 @@ class _RandomState:
     clean: torch.Generator
 
 
+# The pinned-memory allocator keeps a filter that points at the graph, and Python cannot take it back: a graph whose
+# capture broke must not be destroyed while the process lives. It is a few hundred bytes.
+_BROKEN: list[torch.cuda.CUDAGraph] = []
+
+
 class CudaGraphBackend:
     """The current CUDA device's graphs."""
 
@@ -113,11 +118,20 @@ class CudaGraphBackend:
         return _RandomState(torch.get_rng_state(), torch.cuda.get_rng_state(self._index), generator.clone_state())
 
     def restore_random(self, saved: _RandomState, *, after_failure: bool) -> None:
-        """Put both back. After a failure the generator gets the clean state object: the old one may be stuck."""
+        """Put both back. A generator that a failed capture left stuck gets the clean state object instead."""
         torch.set_rng_state(saved.host)
-        if after_failure:
+        torch.cuda.set_rng_state(saved.device, self._index)
+        if after_failure and self._generator_is_stuck():
+            # Only then: graphs captured earlier follow the old object.
             torch.cuda.default_generators[self._index].graphsafe_set_state(saved.clean)
         torch.cuda.set_rng_state(saved.device, self._index)
+
+    def _generator_is_stuck(self) -> bool:
+        try:
+            torch.empty(1, device=torch.device("cuda", self._index)).uniform_()
+        except RuntimeError:
+            return True
+        return False
 
     def new_pool(self) -> Any:
         """A private pool's handle."""
@@ -153,9 +167,9 @@ class CudaGraphBackend:
             for finish in (torch._C._cuda_endAllocateToPool, torch._C._cuda_releasePool):
                 with suppress(RuntimeError):
                     finish(self._index, pool)
-        else:
-            with suppress(RuntimeError):
-                graph.reset()
+            _BROKEN.append(graph)
+        with suppress(RuntimeError):
+            graph.reset()
 
     def replay(self, graph: torch.cuda.CUDAGraph) -> None:
         """Launch the graph on the current stream."""
