@@ -103,7 +103,7 @@ def _kernels(cell: CellRecord, seen: Observed, kernels: Sequence[KernelRow]) -> 
         share = sum(row.busy_ns for row in here[path]) / total if total else 1.0
         if rank == OWN and share < OWN_SHARE_MIN and any(_rank(other) < OWN for other in matched):
             continue
-        return Witness(name="kernels", says=path, detail=_example(path, here[path], kernels))
+        return Witness(name="kernels", says=path, detail=_example(path, here, kernels))
     signed = any(signature.path == expected for signature in seen.signatures)
     example = f"{len(kernels)} kernel names, e.g. {_short(_longest(kernels).name)}"
     if signed and _rank(expected) == OWN:
@@ -139,20 +139,24 @@ def _speaks_for(matched: Mapping[str, Sequence[KernelRow]], expected: str, rank:
     for path, rows in matched.items():
         shared = set().union(*(names[other] for other in names if other != path))
         exclusive[path] = sum(row.busy_ns for row in rows if row.name not in shared) if names[path] - shared else -1
-    rivals = [path for path in sorted(matched) if path != expected and exclusive[path] >= 0]
+    # In the order of the signatures: where nothing tells two apart, the first declared speaks.
+    rivals = [path for path in matched if path != expected and exclusive[path] >= 0]
     if not rivals and expected in matched:
         return expected
-    strongest = max(rivals or sorted(matched), key=exclusive.__getitem__)
+    strongest = max(rivals or matched, key=exclusive.__getitem__)
     if expected in matched and exclusive[expected] >= 0:
         wins = rank == TORCH or exclusive[expected] >= exclusive[strongest]
         return expected if wins else strongest
     return strongest
 
 
-def _example(path: str, rows: Sequence[KernelRow], kernels: Sequence[KernelRow]) -> str:
+def _example(path: str, matched: Mapping[str, Sequence[KernelRow]], kernels: Sequence[KernelRow]) -> str:
+    rows = matched[path]
     longest = _longest(rows)
     calls, total = sum(row.calls for row in rows), sum(row.calls for row in kernels)
-    return f"{calls} of {total} device events a call are of {path}, e.g. {_short(longest.name)} ×{longest.calls}"
+    alike = ", ".join(other for other in matched if other != path and list(matched[other]) == list(rows))
+    same = f" (the same as {alike})" if alike else ""
+    return f"{calls} of {total} device events a call are of {path}{same}, e.g. {_short(longest.name)} ×{longest.calls}"
 
 
 def _longest(rows: Sequence[KernelRow]) -> KernelRow:

@@ -164,6 +164,14 @@ def test_a_solve_tells_tensor_from_its_row_by_row_sibling() -> None:
     assert kernels_say("tensor", ATEN + TRSM) == "tensor"
 
 
+def test_paths_of_the_same_kernels_are_told_apart_by_counts_and_named_together() -> None:
+    same = tuple(PathSignature(path=path, patterns=(r"gemm|at::",)) for path in ("tensor", "tensor-rows"))
+    for label, said in (("tensor-rows", "tensor-rows"), ("fused", "tensor")):
+        (_, witness, _) = judge_path(cell(label, signatures=same), ATEN, None, None).witnesses
+        assert witness.says == said
+        assert f"(the same as {'tensor' if said == 'tensor-rows' else 'tensor-rows'})" in witness.detail
+
+
 def test_inductor_kernels_speak_for_compiled_except_around_our_own_kernels() -> None:
     assert kernels_say("compiled", INDUCTOR + ATEN) == "compiled"
     assert kernels_say("tensor", INDUCTOR + ATEN) == "compiled"
