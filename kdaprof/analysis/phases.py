@@ -12,7 +12,7 @@ from kdaprof.analysis.idle import NO_EVENT
 from kdaprof.timeline.columns import Index, Int64, Kind
 
 TINY_KERNELS_MIN = 100
-"""From so many kernels a call on, a range can be one of many tiny kernels."""
+"""From so many launches a call on, a range can be one of many tiny kernels (a graph replay is one launch)."""
 
 TINY_KERNEL_NS = 10_000
 """A kernel shorter than its own launch (about 10 µs through eager PyTorch) is tiny."""
@@ -46,7 +46,7 @@ class PhaseRow:
     def tiny_kernels(self) -> bool:
         """Whether each call issues many kernels that are shorter than their launches."""
         return (
-            self.total_device_events >= TINY_KERNELS_MIN * self.calls
+            self.total_launches >= TINY_KERNELS_MIN * self.calls
             and self.median_kernel_ns is not None
             and self.median_kernel_ns <= TINY_KERNEL_NS
         )

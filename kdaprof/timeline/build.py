@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -111,8 +110,8 @@ class Builder:
         counts = ReadCounts(
             read=self.read,
             kept=n,
-            dropped=MappingProxyType(dict(self.dropped)),
-            repaired=MappingProxyType(dict(self.repaired)),
+            dropped=dict(self.dropped),
+            repaired=dict(self.repaired),
         )
         source = Source(
             format=format_,

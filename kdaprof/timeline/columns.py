@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -77,8 +76,8 @@ class ReadCounts:
 
     read: int = 0
     kept: int = 0
-    dropped: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
-    repaired: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    repaired: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def dropped_total(self) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, cast
 
 import numpy as np
@@ -148,8 +147,8 @@ def _source(document: dict[str, Any], rows: int) -> Source:
         counts=ReadCounts(
             read=document["read"],
             kept=rows,
-            dropped=MappingProxyType(document["dropped"]),
-            repaired=MappingProxyType(document["repaired"]),
+            dropped=document["dropped"],
+            repaired=document["repaired"],
         ),
         notes=tuple(document["notes"]),
     )
