@@ -119,7 +119,7 @@ def test_kernels_lie_inside_the_borders_of_their_repeat(
     device: CudaDevice, x: torch.Tensor, tmp_path: Path, mode: Any
 ) -> None:
     out = tmp_path / "t.json.gz"
-    recording = record(lambda: torch.softmax(x @ x, -1), 5, mode=mode, device=device, clock=CLOCK, out_path=out)
+    recording = record(lambda: torch.softmax(x * 2, -1), 5, mode=mode, device=device, clock=CLOCK, out_path=out)
     assert recording.missing is None
     assert recording.contents.device_events == 10
     trace = json.loads(gzip.decompress(out.read_bytes()))
@@ -300,8 +300,9 @@ def test_a_card_chosen_by_uuid_is_the_same_card(device: CudaDevice) -> None:
 
 def test_the_sampler_sees_a_busy_card(card: NvmlDevice, x: torch.Tensor) -> None:
     gpm = GpmMeter(card)
+    has_gpm = gpm.missing is None
     big = torch.randn(4096, 4096, device="cuda")
-    with Sampler(card, CLOCK, 20, gpm=None if gpm.missing else gpm) as sampler:
+    with Sampler(card, CLOCK, 20, gpm=gpm if has_gpm else None) as sampler:
         end = CLOCK.now_ns() + 2_500_000_000
         while CLOCK.now_ns() < end:
             for _ in range(20):
@@ -316,8 +317,8 @@ def test_the_sampler_sees_a_busy_card(card: NvmlDevice, x: torch.Tensor) -> None
         pytest.skip("this card gives no utilisation")
     assert max(utilisations) > 0.8
     assert series.own_cpu_ns < 0.2 * (series.end_ns - series.start_ns)
-    if gpm.missing is None:
-        assert max(series.values("gpm_graphics"), default=1.0) > 0.5
+    if has_gpm:
+        assert max(series.values("gpm_graphics")) > 0.5
 
 
 def test_conditions_of_a_real_card(card: NvmlDevice) -> None:
