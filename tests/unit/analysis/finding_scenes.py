@@ -39,7 +39,7 @@ def path_view(path: str, wall: int, *, phase: str = "fwd", mode: str = "eager", 
     one = scenes.scene(path, phase, mode, wall_ns=wall, warm=(wall,) * 5)
     return view(
         one,
-        facts=good_facts(mode, wall_ns=figure(wall), **facts),
+        facts=good_facts(mode, **{"wall_ns": figure(wall), **facts}),
         evidence=scenes.good_evidence(path),
         warmup=WarmUp(steady_from=0, change_points=(), n=105),
     )
