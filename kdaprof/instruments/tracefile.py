@@ -17,10 +17,12 @@ from kdaprof.runs.atomic import write_with
 
 _CHUNK = 4 << 20
 _OVERLAP = 512
+_FOOT = 8192
 _BASE = re.compile(rb'"baseTimeNanoseconds":\s*(\d+)')
 _EVENTS = re.compile(rb'"traceEvents":\s*\[')
 _DEVICE = re.compile(rb'"cat":\s*"(?:kernel|gpu_memcpy|gpu_memset)"')
 _RUNTIME = re.compile(rb'"cat":\s*"(?:cuda_runtime|cuda_driver)"')
+_TRACE_NAME = re.compile(rb'"traceName":\s*"[^"]*"')
 _HOST_NAME = re.compile(rb'"host_name":\s*"[^"]*",?')
 
 
@@ -39,7 +41,7 @@ class TraceContents:
 def rewrite_trace(
     raw: Path, out_path: Path, ranges: Sequence[tuple[str, int, int]], *, pid: int, tid: int
 ) -> TraceContents:
-    """Copy `raw` to `out_path` (compressed when it ends in `.gz`), without the host's name.
+    """Copy `raw` to `out_path` (compressed when it ends in `.gz`), without the host's name and its own path.
 
     `ranges` are (name, unix ns, duration ns); they are added as `user_annotation` events of thread `tid`.
     Errors: TargetError when the target cannot be written.
@@ -103,6 +105,10 @@ def _copy(raw: Path, target: IO[bytes] | gzip.GzipFile, events: list[bytes]) -> 
         if start and events:
             empty = head[cut:].lstrip().startswith(b"]")
             target.write(b"\n" + b",\n".join(events) + (b"" if empty else b","))
-        target.write(head[cut:])
+        # The file's own path stands in its last line: hold back enough to take it out whole.
+        kept = head[cut:]
         while block := source.read(_CHUNK):
-            target.write(block)
+            target.write(kept[:-_FOOT])
+            kept = kept[-_FOOT:] + block
+        target.write(kept[:-_FOOT])
+        target.write(_TRACE_NAME.sub(b'"traceName": ""', kept[-_FOOT:]))

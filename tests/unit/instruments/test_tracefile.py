@@ -16,7 +16,7 @@ HEAD = f'{{"host_name": "secret-box",\n"baseTimeNanoseconds": {BASE},\n"traceEve
 def raw_trace(tmp_path: Path, events: list[dict[str, object]]) -> Path:
     path = tmp_path / "raw.json"
     body = ",\n".join(json.dumps(event) for event in events)
-    path.write_text(f'{HEAD}\n{body}\n], "traceName": "x"}}')
+    path.write_text(f'{HEAD}\n{body}\n], "traceName": "/secret/place.json"}}')
     return path
 
 
@@ -34,7 +34,7 @@ def test_counts_ranges_and_name_of_host(tmp_path: Path, name: str) -> None:
     assert (contents.device_events, contents.runtime_calls, contents.base_unix_ns) == (2, 1, BASE)
     data = out.read_bytes()
     text = (gzip.decompress(data) if name.endswith(".gz") else data).decode()
-    assert "secret-box" not in text
+    assert "secret" not in text
     assert '"ts": 1234.567, "dur": 8.001' in text
     events = json.loads(text)["traceEvents"]
     assert [e["name"] for e in events] == ["kdaprof.repeat#0", "kernel", "cudaLaunchKernel", "k", "Memcpy"]
@@ -52,12 +52,15 @@ def test_an_empty_trace_stays_valid_json(tmp_path: Path) -> None:
 
 def test_events_on_the_border_of_a_piece_are_counted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracefile, "_OVERLAP", 64)
+    monkeypatch.setattr(tracefile, "_FOOT", 64)
     raw = raw_trace(tmp_path, [KERNEL] * 50)
-    for size in (90, 97, 128, 1000):
+    for size in (130, 137, 150, 1000):
         monkeypatch.setattr(tracefile, "_CHUNK", size)
         assert sum(1 for _ in tracefile._chunks(raw)) > 1
         counted = rewrite_trace(raw, tmp_path / "out.json", [], pid=1, tid=1)
         assert counted.device_events == 50
+        whole = json.loads((tmp_path / "out.json").read_text())
+        assert (len(whole["traceEvents"]), whole["traceName"]) == (50, "")
 
 
 def test_the_same_trace_gives_the_same_bytes(tmp_path: Path) -> None:
