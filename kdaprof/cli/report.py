@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -14,6 +15,8 @@ from kdaprof.errors import BadFileError, Exit
 if TYPE_CHECKING:
     from kdaprof.runs.record import RunRecord
     from kdaprof.runs.results import RunResults
+
+    Shown = tuple[Path, RunRecord, RunResults]
 
 EXAMPLES = """\
 examples:
@@ -25,6 +28,8 @@ examples:
       one JSON document (schema kdaprof.run/1; several runs: kdaprof.runs/1)
   kdaprof report reports/* --check
       does every stored figure still follow from its samples? exit 3 names those that do not
+  kdaprof report reports/h200-kda --write
+      store what this version derives from the same samples: facts, findings, report.md
 
 exit codes: 0 ok · 1 a run cannot be read · 2 usage · 3 --check found a difference"""
 
@@ -36,7 +41,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = VerbParser(
         "report",
         description="Show stored runs. Facts and findings are recomputed from the stored samples and timelines; "
-        "nothing is measured and nothing is written.",
+        "nothing is measured, and nothing is written without --write.",
         epilog=EXAMPLES,
     )
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="a run directory, as `probe --out` made it")
@@ -48,6 +53,11 @@ def build_parser() -> argparse.ArgumentParser:
         action="store_true",
         help="compare the figures with those stored beside the samples; exit 3 when one differs",
     )
+    parser.add_argument(
+        "--write",
+        action="store_true",
+        help="put the recomputed facts, findings and report.md into each run, in place of those stored there",
+    )
     return parser
 
 
@@ -55,16 +65,17 @@ def run(argv: Sequence[str]) -> int:
     """Show or check the runs; returns the exit code."""
     args = build_parser().parse_args(argv)
     folders = [folder for run_path in args.runs for folder in run_folders(run_path)]
-    if args.check and not (args.md or args.json):
-        return _check(folders, sys.stdout)
     shown = [(folder, *_recomputed(folder)) for folder in folders]
+    code = _check(shown, sys.stderr if args.json or args.md else sys.stdout) if args.check else Exit.OK
+    if args.write:
+        _write(shown)
     if args.json:
         _print_json(shown)
     elif args.md:
         _print_markdown(shown)
-    else:
+    elif not (args.check or args.write):
         _print_tables(shown)
-    return _check(folders, sys.stderr) if args.check else Exit.OK
+    return code
 
 
 def run_folders(path: Path) -> list[Path]:
@@ -88,7 +99,7 @@ def _recomputed(path: Path) -> tuple[RunRecord, RunResults]:
     return raw.record, derive(raw)
 
 
-def _print_tables(shown: Sequence[tuple[Path, RunRecord, RunResults]]) -> None:
+def _print_tables(shown: Sequence[Shown]) -> None:
     from kdaprof.cli.console import out_console
     from kdaprof.report.terminal import show_run
 
@@ -99,14 +110,14 @@ def _print_tables(shown: Sequence[tuple[Path, RunRecord, RunResults]]) -> None:
         show_run(console, record, results, path=path)
 
 
-def _print_markdown(shown: Sequence[tuple[Path, RunRecord, RunResults]]) -> None:
+def _print_markdown(shown: Sequence[Shown]) -> None:
     from kdaprof.cli.console import print_file
     from kdaprof.report.markdown import render
 
     print_file("\n".join(render(record, results) for _, record, results in shown).encode())
 
 
-def _print_json(shown: Sequence[tuple[Path, RunRecord, RunResults]]) -> None:
+def _print_json(shown: Sequence[Shown]) -> None:
     from kdaprof.cli.console import print_json
     from kdaprof.runs.document import run_document, runs_document
 
@@ -118,21 +129,45 @@ def _print_json(shown: Sequence[tuple[Path, RunRecord, RunResults]]) -> None:
     print_json(documents[0] if len(documents) == 1 else runs_document(documents))
 
 
-def _check(folders: Sequence[Path], stream: TextIO) -> Exit:
-    from kdaprof.analysis.recompute import differences
-    from kdaprof.runs.store import read_results
+def _write(shown: Sequence[Shown]) -> None:
+    from kdaprof.report.markdown import render
+    from kdaprof.runs.store import RunWriter
 
+    for path, record, results in shown:
+        writer = RunWriter(path)
+        writer.put_results(results)
+        writer.put_report(render(record, results))
+
+
+def _check(shown: Sequence[Shown], stream: TextIO) -> Exit:
     worst = Exit.OK
-    for folder in folders:
-        _, again = _recomputed(folder)
-        found = differences(read_results(folder), again)
-        facts = sum(len(cell.facts) for cell in again.cells)
+    for path, record, results in shown:
+        found = _differences(path, record, results)
         if not found:
-            print(f"{folder}: {facts} figures and {len(again.findings)} findings follow from the samples", file=stream)
+            facts = sum(len(cell.facts) for cell in results.cells)
+            print(f"{path}: {facts} figures and {len(results.findings)} findings follow from the samples", file=stream)
             continue
         worst = Exit.REGRESSION
         for text in found[:_FIGURES_NAMED]:
-            print(f"{folder}: {text}", file=stream)
+            print(f"{path}: {text}", file=stream)
         if len(found) > _FIGURES_NAMED:
-            print(f"{folder}: and {len(found) - _FIGURES_NAMED} more differences", file=stream)
+            print(f"{path}: and {len(found) - _FIGURES_NAMED} more differences", file=stream)
     return worst
+
+
+def _differences(path: Path, record: RunRecord, results: RunResults) -> list[str]:
+    """What is stored and does not follow from the samples: figures, findings, and the page made of them."""
+    from kdaprof.analysis.recompute import differences
+    from kdaprof.report.markdown import render
+    from kdaprof.runs.store import REPORT_FILE, read_results
+
+    found = list(differences(read_results(path), results))
+    page = path / REPORT_FILE
+    if page.is_file() and not found:
+        stored, again = page.read_text(encoding="utf-8").splitlines(), render(record, results).splitlines()
+        found += [
+            f"{REPORT_FILE} line {number}: {old!r} stored, {new!r} recomputed"
+            for number, (old, new) in enumerate(zip_longest(stored, again), 1)
+            if old != new
+        ]
+    return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from kdaprof.report.gfm import plain, text_table
 from kdaprof.report.labels import SEVERITY
 from kdaprof.report.named import named_values
+from kdaprof.report.places import place_of
 from kdaprof.report.rules import Refused, refused_figures, rule_explanation, rule_title, short_list
 from kdaprof.report.scene import Scene
 from kdaprof.runs.results import Finding, Witness
@@ -17,7 +18,7 @@ def findings(scene: Scene) -> list[str]:
     names = {cell.record.id: scene.naming.name(cell.key, mode=True) for cell in scene.cells}
     lines: list[str] = []
     for finding in scene.results.findings:
-        lines += _finding(finding, names.get(finding.cell or "", finding.cell))
+        lines += _finding(finding, place_of(finding, names))
     return lines
 
 

@@ -15,7 +15,8 @@ from kdaprof.analysis.verdict import sentence
 from kdaprof.report.labels import SEVERITY
 from kdaprof.report.named import named_values
 from kdaprof.report.pairs import Pair, cells_of, naming, pairs_of
-from kdaprof.report.rules import rule_explanation, rule_title
+from kdaprof.report.places import place_of
+from kdaprof.report.rules import rule_explanation, rule_title, short_list
 from kdaprof.report.scene import Scene
 from kdaprof.report.sheets import Spec
 from kdaprof.report.upright import Upright, blocks, upright
@@ -62,9 +63,7 @@ def show_run(console: Console, record: RunRecord, results: RunResults, *, path: 
         _paragraph(console, Text(text))
     if results.findings:
         _section(console, "Findings")
-        names = {cell.record.id: scene.naming.name(cell.key, mode=True) for cell in cells}
-        for finding in results.findings:
-            _show_finding(console, finding, names.get(finding.cell or "", finding.cell))
+        _show_findings(console, scene)
     if rules:
         _section(console, "In parentheses: not to be quoted")
         for rule in sorted(rules):
@@ -75,7 +74,8 @@ def show_run(console: Console, record: RunRecord, results: RunResults, *, path: 
         _paragraph(console, Text(hint), indent=0)
     if path is not None:
         console.print()
-        _line(console, f"run directory {path} · the whole report: {path / REPORT_FILE}", "dim")
+        _line(console, f"run directory  {path}", "dim")
+        _line(console, f"whole report   {path / REPORT_FILE}", "dim")
 
 
 def recorded_run_hint(record: RunRecord) -> str | None:
@@ -156,10 +156,27 @@ def _show_trouble(console: Console, scene: Scene) -> None:
         _paragraph(console, Text(f"{scene.naming.name(cell.key, mode=True)}: {cell.record.status}, {why}"))
 
 
-def _show_finding(console: Console, finding: Finding, where: str | None) -> None:
+def _show_findings(console: Console, scene: Scene) -> None:
+    """The first of each kind in full; the next ones without what they would only repeat. Errors always in full."""
+    names = {cell.record.id: scene.naming.name(cell.key, mode=True) for cell in scene.cells}
+    kinds: dict[tuple[str, str], list[Finding]] = {}
+    for finding in scene.results.findings:
+        kinds.setdefault((finding.severity, finding.id), []).append(finding)
+    for (severity, kind), found in kinds.items():
+        for i, finding in enumerate(found):
+            if i == 0 or severity != "info":
+                _show_finding(console, finding, place_of(finding, names), full=i == 0 or severity == "error")
+        if severity == "info" and len(found) > 1:
+            places = short_list(names.get(f.cell or "", f.cell or "the run") for f in found[1:])
+            _paragraph(console, Text(f"{kind} also: {places} (numbers in the report)", style="dim"), indent=4)
+
+
+def _show_finding(console: Console, finding: Finding, where: str | None, *, full: bool) -> None:
     text = Text(SEVERITY[finding.severity], style=_STYLE[finding.severity])
     text.append(f" {finding.id}{f' ({where})' if where else ''}: {finding.text}", style="default")
     _paragraph(console, text)
+    if not full:
+        return
     if finding.threshold:
         _paragraph(console, Text(f"threshold {named_values(finding.threshold)}", style="dim"), indent=4)
     if finding.next:

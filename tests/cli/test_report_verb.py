@@ -241,6 +241,20 @@ def test_a_file_instead_of_a_run(run: Path, capsys: pytest.CaptureFixture[str]) 
     assert "is a file; a run is a directory" in capsys.readouterr().err
 
 
+def test_check_reads_the_page_too_and_write_makes_it_again(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    edit_fact(run, "wall_ns", value=1)
+    assert main(["report", str(run), "--write"]) == 0
+    assert capsys.readouterr() == ("", "")
+    assert main(["report", str(run), "--check"]) == 0
+    page = run / "report.md"
+    page.write_text(page.read_text().replace("0.128", "0.028"))
+    capsys.readouterr()
+    assert main(["report", str(run), "--check"]) == 3
+    assert "report.md line " in capsys.readouterr().out
+    assert main(["report", str(run), "--write", "--md"]) == 0
+    assert page.read_text() == capsys.readouterr().out
+
+
 def test_check_without_stored_figures(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (run / "facts.json").unlink()
     assert main(["report", str(run), "--check"]) == 1

@@ -84,6 +84,9 @@ def test_a_moment() -> None:
         ("operation", "aten::item", "operation aten::item"),
         ("steady", False, "steady false"),
         ("load1", None, "load1 unknown"),
+        ("cold_ns", None, "cold unknown"),
+        ("idle_share_max", 0.15, "idle share max 15 %"),
+        ("half_width_busy_max", 0.03, "half width busy max 3.0 %"),
     ],
 )
 def test_named_numbers(name: str, value: float | str | bool | None, text: str) -> None:

@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from kdaprof.report.terminal import recorded_run_hint, show_run
-from kdaprof.runs.results import Evidence, RunResults
+from kdaprof.runs.results import Evidence, Finding, RunResults
 
 RUNS = [paper_runs.h200_run, paper_runs.laptop_run]
 
@@ -117,9 +117,27 @@ def test_without_a_gpu_the_recorded_run_is_pointed_at() -> None:
 
 
 def test_where_the_run_lies() -> None:
-    assert "run directory runs/x · the whole report: runs/x/report.md" in shown(
-        paper_runs.h200_run, path=Path("runs/x"), width=200
-    )
+    text = shown(paper_runs.h200_run, path=Path("runs/x"))
+    assert text.endswith("run directory  runs/x\nwhole report   runs/x/report.md\n")
+    assert "run directory" not in shown(paper_runs.h200_run)
+
+
+def test_repeated_findings_are_short_and_errors_never() -> None:
+    record, results = paper_runs.h200_run()
+
+    def of(severity: str, cell: int) -> Finding:
+        text = f"{severity} text {cell}"
+        return Finding(id="x", severity=severity, cell=results.cells[cell].id, text=text, next=f"do {cell}")  # type: ignore[arg-type]
+
+    findings = tuple(of(severity, cell) for severity in ("error", "warn", "info") for cell in (0, 2, 4))
+    text = shown((record, replace(results, findings=findings)), width=120).split("\nFindings\n")[1]
+    assert [word for word in ("error", "warn", "info") for cell in (0, 2, 4) if f"{word} text {cell}" in text] == [
+        *["error"] * 3,
+        *["warn"] * 3,
+        "info",
+    ]
+    assert [text.count(f"next: do {cell}") for cell in (0, 2, 4)] == [3, 1, 1]
+    assert "x also: fused bwd, fused fwdbwd (numbers in the report)" in text
 
 
 def test_an_empty_run() -> None:
