@@ -19,6 +19,9 @@ traces; 0.56, 0.59, 0.99, 1.3 µs a kernel in unprofiled replays of 1,379 to 236
 GRAPH_FIXED_HIGH_NS = 40_000
 """Launch of the graph, arrival, and the closing synchronise, at most."""
 
+LONG_HOST_WORK_NS = 1_000_000
+"""A gap in which the host did untraced work for this long (data loading, logging) is no launch overhead."""
+
 MIN_GRAPH_GAPS = 50
 """So many gaps inside graphs in the trace itself replace the low figure measured elsewhere."""
 
@@ -26,6 +29,9 @@ MIN_GRAPH_GAPS = 50
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counterfactual:
     """An estimate, `derived`: `low_ns` … `high_ns` for what takes `now_ns` in this (profiled) trace.
+
+    Busy time, waits of the device and long host work stay; dispatch, launch calls and their latency go, and each
+    event costs a gap inside the graph.
 
     `removed_low`, `removed_high`: share of (now − busy) that would go. `blockers`: what in the window must go
     before a capture can succeed, with counts. `basis`: where the gap per event comes from.
@@ -53,8 +59,9 @@ def counterfactual(context: Context, view: DeviceView) -> Counterfactual | None:
     busy_ns, idle_ns = view.work.coverage.total_ns, view.gaps.split().total_ns
     now_ns = busy_ns + idle_ns
     per_event, basis = _gap_per_event(view.gaps, int(in_graph.sum()))
-    low = busy_ns + per_event * int(rows.size)
-    high = busy_ns + GRAPH_GAP_HIGH_NS * int(rows.size) + GRAPH_FIXED_HIGH_NS
+    kept_ns, long_work = _kept(view.gaps)
+    low = busy_ns + kept_ns + per_event * int(rows.size)
+    high = busy_ns + kept_ns + GRAPH_GAP_HIGH_NS * int(rows.size) + GRAPH_FIXED_HIGH_NS
     low, high = min(low, now_ns), min(high, now_ns)
     overhead = now_ns - busy_ns
     return Counterfactual(
@@ -66,7 +73,8 @@ def counterfactual(context: Context, view: DeviceView) -> Counterfactual | None:
         removed_low=(now_ns - high) / overhead if overhead else None,
         removed_high=(now_ns - low) / overhead if overhead else None,
         basis=basis,
-        blockers=_blockers(context, rows),
+        blockers=_blockers(context, rows)
+        + ((("host work of more than 1 ms between launches", long_work),) if long_work else ()),
     )
 
 
@@ -77,6 +85,15 @@ def _gap_per_event(gaps: Gaps, in_graph: int) -> tuple[int, str]:
         if own <= GRAPH_GAP_HIGH_NS:  # longer ones are waits for other streams, not the price of a node
             return own, "gaps inside the graphs of this trace"
     return GRAPH_GAP_LOW_NS, "gaps inside graphs measured on an H200"
+
+
+def _kept(gaps: Gaps) -> tuple[int, int]:
+    """Idle that a capture does not touch: waits, gaps nobody can explain, and long host work; how often the last."""
+    split = gaps.split()
+    host_other = gaps.classes[CLASSES.index("host_other")]
+    long = host_other >= LONG_HOST_WORK_NS
+    waits = split.device_wait + split.no_launch_record + split.unclassified
+    return waits + int(host_other[long].sum()), int(long.sum())
 
 
 def _blockers(context: Context, rows: Index) -> tuple[tuple[str, int], ...]:

@@ -91,7 +91,7 @@ def _frame_around(context: Context, frames: Index, call: int) -> str | None:
 def _recorded_stack(context: Context, stacked: Index, call: int) -> str | None:
     """From the `Call stack` that old profilers wrote with each operator, innermost frame first."""
     for row in _around(context, stacked, call).tolist():
-        frames = [frame for frame in context.timeline.names[context.timeline.stack[row]].split(";") if frame]
+        frames = [frame for frame in context.timeline.names[int(context.timeline.stack[row])].split(";") if frame]
         if frames:
             return next((frame for frame in frames if not _LIBRARY.search(frame)), frames[0])
     return None
