@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from kdaprof.analysis.findings.bound import Bound, bound_of
 from kdaprof.analysis.findings.compare import COMPARED
-from kdaprof.analysis.findings.figures import PHASES, quoted
+from kdaprof.analysis.findings.figures import PHASES, between, quoted
 from kdaprof.analysis.guards.output import wrong_output
 from kdaprof.runs.facts import Fact
 from kdaprof.runs.record import CellRecord, RunRecord
@@ -19,10 +19,10 @@ from kdaprof.runs.units import format_error, format_fraction, format_ns
 
 Cell = tuple[CellRecord, CellResult]
 
-_CAUSES = {
-    "host": "is host dispatch",
-    "sync": "is waiting that synchronising calls cause",
-    "device_wait": "is launch latency and the device's own waiting",
+_MOSTLY = {
+    "host": ", mostly for host dispatch",
+    "sync": ", mostly because the host had waited for it",
+    "device_wait": ", mostly in launch latency and its own order of work",
 }
 # From the most to the least damning; the first that any cell has is the path's.
 _WORST_FIRST = ("contradicted", "none", "gate-only", "partial", "confirmed")
@@ -150,8 +150,7 @@ def _clause(phase: str, facts: Mapping[str, Fact], graph: CellResult | None) -> 
 
 def _waits(phase: str, bound: Bound) -> str:
     assert bound.share is not None
-    share, cause = format_fraction(bound.share), _CAUSES.get(bound.kind)
-    return f"{share} of a {phase} call {cause}" if cause else f"the GPU waits {share} of a {phase} call"
+    return f"the GPU waits {format_fraction(bound.share)} of a {phase} call{_MOSTLY.get(bound.kind, '')}"
 
 
 def _without_split(phase: str, facts: Mapping[str, Fact]) -> str:
@@ -197,7 +196,7 @@ def _ratio(finding: Finding, other: str, verdict: str, phase: str) -> str:
     value, low, high = (finding.evidence.get(f"{other}_{part}") for part in ("ratio", "low", "high"))
     if not (isinstance(value, float) and isinstance(low, float) and isinstance(high, float)):
         return f"not established in {phase}"
-    span = f"{low:.3g} to {high:.3g}"
+    span = between(low, high)
     if verdict == "slower":
         return f"{value:.3g} times as fast in {phase} ({span})"
     if verdict == "same":

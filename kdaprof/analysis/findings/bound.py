@@ -1,4 +1,4 @@
-"""What bounds a call: the GPU, the host, a synchronise, the device's own waiting, or a mixture."""
+"""What bounds a cell's call, from its figures: the thresholds are those by which a trace is judged."""
 
 from __future__ import annotations
 
@@ -6,21 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from kdaprof.analysis.bound import (
+    DEVICE_CLASSES,
+    HOST_CLASSES,
+    IDLE_SHARE_GPU,
+    NO_RECORD_SHARE_UNKNOWN,
+    SHARE_OF_IDLE,
+)
 from kdaprof.analysis.findings.figures import quoted
 from kdaprof.runs.facts import Fact
 
 Kind = Literal["gpu", "host", "sync", "device_wait", "mixed", "idle", "unknown"]
 
-# A call whose idle is below this is bound by the GPU.
-GPU_IDLE_MAX = 0.15
-# A cause must hold this much of the idle to be named for it.
-CAUSE_SHARE_MIN = 0.50
-# More idle than this without a launch record, and nothing can be said of its causes.
-UNRECORDED_SHARE_MAX = 0.20
-
-HOST_CLASSES = ("dispatch", "host_other", "launch_call", "allocator", "jit")
-WAIT_CLASSES = ("launch_latency", "device_wait", "graph_gap")
-_ALL_CLASSES = (*HOST_CLASSES, *WAIT_CLASSES, "sync", "no_launch_record", "unclassified", "drain")
+_ALL_CLASSES = (*HOST_CLASSES, *DEVICE_CLASSES, "sync", "no_launch_record", "unclassified", "drain")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,19 +51,19 @@ def bound_of(facts: Mapping[str, Fact]) -> Bound:
     if share is None or idle is None:
         return Bound(kind="unknown", share=None, classes={})
     classes = {name: value for name in _ALL_CLASSES if (value := quoted(facts, f"idle_{name}_ns")) is not None}
-    if share < GPU_IDLE_MAX:
+    if share < IDLE_SHARE_GPU:
         return Bound(kind="gpu", share=share, classes=classes)
     if idle <= 0 or not any(classes.values()):
         return Bound(kind="idle", share=share, classes={})
     drained = quoted(facts, "drained_by_sync_ns") or 0.0
     kind: Kind = "mixed"
-    if classes.get("no_launch_record", 0.0) > UNRECORDED_SHARE_MAX * idle:
+    if classes.get("no_launch_record", 0.0) > NO_RECORD_SHARE_UNKNOWN * idle:
         kind = "unknown"
-    elif drained >= CAUSE_SHARE_MIN * idle:
+    elif drained >= SHARE_OF_IDLE * idle:
         kind = "sync"
-    elif _sum(classes, HOST_CLASSES) >= CAUSE_SHARE_MIN * idle:
+    elif _sum(classes, HOST_CLASSES) >= SHARE_OF_IDLE * idle:
         kind = "host"
-    elif _sum(classes, WAIT_CLASSES) >= CAUSE_SHARE_MIN * idle:
+    elif _sum(classes, DEVICE_CLASSES) >= SHARE_OF_IDLE * idle:
         kind = "device_wait"
     return Bound(kind=kind, share=share, classes=classes)
 

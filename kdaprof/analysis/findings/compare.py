@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from kdaprof.analysis.findings.figures import phase_of, quoted, times
+from kdaprof.analysis.findings.figures import between, phase_of, quoted, times
 from kdaprof.analysis.guards import may_enter_ratio
 from kdaprof.analysis.interleaved import MIN_ROUNDS, SAME_BAND, Ratio, compare_interleaved
 from kdaprof.analysis.view import CellView
@@ -53,7 +53,7 @@ def compared(views: Sequence[CellView]) -> Iterator[Finding]:
 def _sentence(fastest: str, other: str, ratio: Ratio) -> str:
     if ratio.value is None or ratio.interval is None:
         return f"{fastest} against {other} not established ({ratio.why})"
-    span = f"{ratio.value:.3g} × ({ratio.interval[0]:.3g}…{ratio.interval[1]:.3g})"
+    span = f"{ratio.value:.3g} × ({between(*ratio.interval)})"
     if ratio.verdict == "slower":
         return f"{other} takes {span} the time of {fastest}"
     if ratio.verdict == "same":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from kdaprof.analysis.view import CellView
@@ -31,3 +32,12 @@ def name_of(view: CellView) -> str:
 def times(ratio: float) -> str:
     """`32.4 ×`: three digits, however large."""
     return f"{ratio:.3g} ×" if ratio < 1000 else f"{ratio:,.0f} ×"
+
+
+def between(low: float, high: float) -> str:
+    """`35.1…37.3`: three digits, rounded outwards, so that the interval shown holds the one computed."""
+    places = max(0, 2 - math.floor(math.log10(high))) if high > 0 else 2
+    scale = 10**places
+    # A hair of slack: 1.1 × 100 is 110.00000000000001 in floating point, and not 111.
+    down, up = math.floor(low * scale + 1e-6), math.ceil(high * scale - 1e-6)
+    return f"{down / scale:.{places}f}…{up / scale:.{places}f}"

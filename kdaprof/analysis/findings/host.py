@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from kdaprof.analysis.findings.bound import CAUSE_SHARE_MIN, GPU_IDLE_MAX, Bound, bound_of
+from kdaprof.analysis.bound import IDLE_SHARE_GPU, SHARE_OF_IDLE
+from kdaprof.analysis.findings.bound import Bound, bound_of
 from kdaprof.analysis.findings.figures import name_of, quoted, times
 from kdaprof.analysis.view import CellView
 from kdaprof.runs.facts import Fact
 from kdaprof.runs.results import Finding, Scalar
 from kdaprof.runs.units import format_fraction, format_ns
 
-# Above this the wait is a warning; from GPU_IDLE_MAX up to it, a note.
+# Above this the wait is a warning; from IDLE_SHARE_GPU up to it, a note.
 HOST_BOUND_WARN = 0.50
 QUEUE_HOST_SHARE_MIN = 0.95
 INFLATION_NOTE = 1.20
 
-_WORDS = {
-    "host": "for the host",
-    "sync": "because the host waited for it",
-    "device_wait": "for launches in flight and its own order of work",
-    "mixed": "for several causes",
-    "idle": "",
+_MOSTLY = {
+    "host": ", mostly for the host",
+    "sync": ", mostly because the host had waited for it",
+    "device_wait": ", mostly for launches in flight and its own order of work",
+    "mixed": ", for several causes",
 }
 
 
@@ -44,7 +44,7 @@ def host_bound(views: Sequence[CellView]) -> Iterator[Finding]:
             **_capture_numbers(facts, graph),
         }
         issued = f" for {launches:,.0f} launches" if launches else ""
-        waits = " ".join(filter(None, (f"the GPU waits {format_fraction(bound.share)} of a call", _WORDS[bound.kind])))
+        waits = f"the GPU waits {format_fraction(bound.share)} of a call{_MOSTLY.get(bound.kind, '')}"
         yield Finding(
             id="sync-bound" if bound.kind == "sync" else "host-bound",
             severity="warn" if bound.share >= HOST_BOUND_WARN else "info",
@@ -53,7 +53,7 @@ def host_bound(views: Sequence[CellView]) -> Iterator[Finding]:
                 f"{name_of(view)}: {waits}: wall {format_ns(wall)}, GPU busy {format_ns(busy)}{issued}{_largest(bound)}"
             ),
             evidence=numbers,
-            threshold={"idle_share_max": GPU_IDLE_MAX, "cause_share_min": CAUSE_SHARE_MIN},
+            threshold={"idle_share_max": IDLE_SHARE_GPU, "cause_share_min": SHARE_OF_IDLE},
             next=_next(bound, view, graph),
         )
 
@@ -99,7 +99,7 @@ def queue_full(views: Sequence[CellView]) -> Iterator[Finding]:
         share = bound_of(view.facts).share
         if wall is None or host is None or share is None:
             continue
-        if host < QUEUE_HOST_SHARE_MIN * wall or share >= GPU_IDLE_MAX:
+        if host < QUEUE_HOST_SHARE_MIN * wall or share >= IDLE_SHARE_GPU:
             continue
         yield Finding(
             id="queue-full",
@@ -111,7 +111,7 @@ def queue_full(views: Sequence[CellView]) -> Iterator[Finding]:
                 "GPU time"
             ),
             evidence={"host_ns": host, "wall_ns": wall, "host_bound": share},
-            threshold={"host_share_min": QUEUE_HOST_SHARE_MIN, "idle_share_max": GPU_IDLE_MAX},
+            threshold={"host_share_min": QUEUE_HOST_SHARE_MIN, "idle_share_max": IDLE_SHARE_GPU},
             next="Do not read host_ns as the cost of issuing here; the GPU bounds this call.",
         )
 

@@ -15,6 +15,7 @@ from scenes import MS, US, figure, view
 import kdaprof.analysis.findings as package
 from kdaprof.analysis.findings import find
 from kdaprof.analysis.findings.bound import bound_of
+from kdaprof.analysis.findings.figures import between
 from kdaprof.analysis.view import CellView
 from kdaprof.runs.record import Capture
 from kdaprof.runs.results import Finding
@@ -96,8 +97,8 @@ def test_host_bound_shows_what_capturing_gave() -> None:
     found = only("host-bound", *judged(eager, graph_view(1_330 * US, 20 * US)))
     assert found.severity == "warn"
     assert found.text == (
-        "fused forward: the GPU waits 84 % of a call for the host: wall 7.25 ms, GPU busy 1.17 ms for 287 launches; "
-        "most of the idle is dispatch (4.00 ms)"
+        "fused forward: the GPU waits 84 % of a call, mostly for the host: wall 7.25 ms, GPU busy 1.17 ms for 287 "
+        "launches; most of the idle is dispatch (4.00 ms)"
     )
     assert found.next == (
         "Capture the call in a CUDA Graph. Measured here: eager 7.25 ms → graph 1.33 ms → busy 1.17 ms → floor "
@@ -159,6 +160,13 @@ def test_paths_are_compared_by_interleaved_rounds() -> None:
     assert found.evidence["tensor_verdict"] == "slower"
     assert found.evidence["tensor_ratio"] == pytest.approx(35.0, rel=1e-3)
     assert "tensor takes 35" in found.text
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "text"), [(36.249, 36.251, "36.2…36.3"), (0.9876, 1.0123, "0.98…1.02"), (1.0, 1.0, "1.00…1.00")]
+)
+def test_an_interval_is_rounded_outwards(low: float, high: float, text: str) -> None:
+    assert between(low, high) == text
 
 
 def test_equal_paths_are_called_the_same() -> None:

@@ -36,8 +36,8 @@ def host_bound(path: str = "fused", share: float = 0.81, wall: int = 223 * US, p
 
 def test_a_host_bound_path_with_its_graph() -> None:
     assert said(host_bound(), graph_view(71 * US)) == (
-        "fused: the fused path ran (3 of 3 witnesses). 81 % of a forward call is host dispatch; a CUDA Graph takes it "
-        "from 223 µs to 71.0 µs (busy 42.4 µs).",
+        "fused: the fused path ran (3 of 3 witnesses). The GPU waits 81 % of a forward call, mostly for host "
+        "dispatch; a CUDA Graph takes it from 223 µs to 71.0 µs (busy 42.4 µs).",
     )
 
 
@@ -48,7 +48,8 @@ def test_both_phases_in_one_sentence() -> None:
         graph_view(71 * US),
     )
     assert line.endswith(
-        "(busy 42.4 µs); 81 % of a forward + backward call is host dispatch (wall 500 µs, busy 95.0 µs)."
+        "(busy 42.4 µs); the GPU waits 81 % of a forward + backward call, mostly for host dispatch "
+        "(wall 500 µs, busy 95.0 µs)."
     )
     assert line.count(". ") == 1, "two sentences a path"
 
@@ -69,11 +70,13 @@ def test_idle_without_a_cause_names_none() -> None:
 def test_paths_against_each_other_with_the_interval() -> None:
     lines = said(host_bound(), host_bound("tensor", 0.84, 7_250 * US))
     assert len(lines) == 3
-    assert re.fullmatch(r"fused against tensor: 32\.5 times as fast in forward \(32\.\d to 32\.\d\)\.", lines[2])
+    assert re.fullmatch(r"fused against tensor: 32\.5 times as fast in forward \(32\.\d…32\.\d\)\.", lines[2])
 
 
 def test_equal_paths_are_the_same_and_not_faster() -> None:
-    assert said(host_bound(), host_bound("tensor"))[2].startswith("fused against tensor: the same in forward (1 to 1)")
+    assert said(host_bound(), host_bound("tensor"))[2].startswith(
+        "fused against tensor: the same in forward (1.00…1.00)"
+    )
 
 
 def test_an_unfinished_run_says_so() -> None:
@@ -170,4 +173,4 @@ def test_a_refused_graph_wall_is_left_out() -> None:
     graph = graph_view(71 * US)
     (line,) = said(host_bound(), replace(graph, facts={**graph.facts, "wall_ns": figure(71 * MS, half=0.5)}))
     assert "CUDA Graph" not in line
-    assert "81 % of a forward call is host dispatch (wall 223 µs, busy 42.4 µs)." in line
+    assert "The GPU waits 81 % of a forward call, mostly for host dispatch (wall 223 µs, busy 42.4 µs)." in line
