@@ -18,6 +18,11 @@ def quoted(facts: Mapping[str, Fact], name: str) -> float | None:
     return fact.value if fact is not None and fact.quotable else None
 
 
+def on_card(view: CellView) -> bool:
+    """Whether the cell ran on a GPU: without one its times are refused, and what disturbs them is no news."""
+    return view.cell.observed is not None and view.cell.observed.device == "cuda"
+
+
 def phase_of(key: CellKey) -> str:
     """`forward`, `forward + backward under autocast`."""
     return PHASES.get(key.phase, key.phase) + ("" if key.context == "plain" else f" under {key.context}")

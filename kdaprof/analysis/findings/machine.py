@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from kdaprof.analysis.findings.figures import name_of
+from kdaprof.analysis.findings.figures import name_of, on_card
 from kdaprof.analysis.guards.machine import (
     CLOCK_SPREAD_MAX,
     FOREIGN_BYTES_MAX,
@@ -22,13 +22,9 @@ from kdaprof.runs.results import Finding
 from kdaprof.runs.units import format_fraction, format_rate
 
 
-def _on_card(views: Sequence[CellView]) -> bool:
-    return any(view.cell.observed is not None and view.cell.observed.device == "cuda" for view in views)
-
-
 def card_shared(views: Sequence[CellView]) -> Iterator[Finding]:
     """Another job on the card."""
-    if not views or not _on_card(views):
+    if not any(on_card(view) for view in views):
         return
     text, before = shared_card(views[0].run), views[0].run.conditions.before
     if text is not None:
@@ -49,7 +45,7 @@ def card_shared(views: Sequence[CellView]) -> Iterator[Finding]:
 
 def clocks_limited(views: Sequence[CellView]) -> Iterator[Finding]:
     """The card ran into a power, thermal or hardware limit."""
-    text = clock_limits(views[0].run) if views and _on_card(views) else None
+    text = clock_limits(views[0].run) if any(on_card(view) for view in views) else None
     if text is not None:
         yield Finding(
             id="clocks-limited",
@@ -84,7 +80,7 @@ def clocks_moved(views: Sequence[CellView]) -> Iterator[Finding]:
 
 def host_loaded(views: Sequence[CellView]) -> Iterator[Finding]:
     """The host had other work."""
-    if not views:
+    if not any(on_card(view) for view in views):
         return
     text, before = loaded_host(views[0].run), views[0].run.conditions.before
     if text is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from kdaprof.analysis.findings.figures import name_of, quoted, times
+from kdaprof.analysis.findings.figures import name_of, on_card, quoted, times
 from kdaprof.analysis.guards.warm import GROWTH_BYTES_MAX, pool_growth_bytes
 from kdaprof.analysis.view import CellView
 from kdaprof.runs.results import Finding, Scalar
@@ -19,7 +19,7 @@ def not_warm(views: Sequence[CellView]) -> Iterator[Finding]:
     """No steady state."""
     for view in views:
         warmup = view.warmup
-        if not warmup.n or warmup.steady_from is not None:
+        if not on_card(view) or not warmup.n or warmup.steady_from is not None:
             continue
         yield Finding(
             id="no-steady-state",
@@ -37,7 +37,7 @@ def spikes(views: Sequence[CellView]) -> Iterator[Finding]:
     for view in views:
         start, steady = view.warmup.steady_from, len(view.steady())
         count = len(view.warmup.spikes)
-        if start is None or not steady or count <= SPIKE_SHARE_MAX * steady:
+        if not on_card(view) or start is None or not steady or count <= SPIKE_SHARE_MAX * steady:
             continue
         yield Finding(
             id="spikes-in-steady-part",
@@ -57,7 +57,7 @@ def pool_grew(views: Sequence[CellView]) -> Iterator[Finding]:
     """Reserved memory grew while the steady samples were taken."""
     for view in views:
         growth = pool_growth_bytes(view)
-        if growth is None or growth <= GROWTH_BYTES_MAX:
+        if not on_card(view) or growth is None or growth <= GROWTH_BYTES_MAX:
             continue
         yield Finding(
             id="pool-grew",

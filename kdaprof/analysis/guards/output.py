@@ -26,7 +26,7 @@ def describe_failure(check: Check) -> str:
 
 
 def wrong_output(cell: CellRecord) -> str | None:
-    """Why this cell's outputs cannot be trusted; None when they were compared and agree."""
+    """Why this cell's outputs cannot be trusted; None when they agree, or when the cell made none to compare."""
     seen, key = cell.observed, cell.key
     if seen is None:
         return None
@@ -41,7 +41,7 @@ def wrong_output(cell: CellRecord) -> str | None:
         compared = capture is not None and capture.check is not None
     else:
         compared = seen.check is not None or key.path == "reference"
-    if key.workload in WITH_REFERENCE and not compared:
+    if key.workload in WITH_REFERENCE and cell.status == "ok" and not compared:
         return "outputs were never compared with the reference"
     return None
 

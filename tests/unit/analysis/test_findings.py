@@ -16,7 +16,7 @@ import kdaprof.analysis.findings as package
 from kdaprof.analysis.findings import find
 from kdaprof.analysis.findings.bound import bound_of
 from kdaprof.analysis.findings.figures import between
-from kdaprof.analysis.view import CellView
+from kdaprof.analysis.view import CellView, WarmUp
 from kdaprof.runs.record import Capture
 from kdaprof.runs.results import Finding
 
@@ -82,6 +82,19 @@ def test_the_machine_is_told_of_once_a_run() -> None:
     run = guard_scenes.in_conditions(host={"load1": 60.0}).run
     views = judged(*(replace(path_view(path, 200 * US), run=run) for path in ("fused", "tensor")))
     assert ids(views).count("host-loaded") == 1
+
+
+def test_without_a_gpu_nothing_is_said_of_what_disturbs_times() -> None:
+    run = guard_scenes.in_conditions(host={"load1": 60.0}).run
+    shown = guard_scenes.seen(device="cpu", interpreted=True)
+    drifting = replace(shown, run=run, warmup=WarmUp(steady_from=None, change_points=(), n=23))
+    assert ids(judged(drifting)) == []
+
+
+def test_a_cell_that_made_no_output_has_no_wrong_one() -> None:
+    for status in ("failed", "unavailable"):
+        dead = view(scenes.failed_scene(mode="graph", status=status, capture=None, check=None), facts={})
+        assert "graph-output-differs" not in ids((dead,))
 
 
 # ---------------------------------------------------------------- host and graph
