@@ -34,13 +34,13 @@ SAFE = KernelConfig(
 TABLE: dict[tuple[int, int], dict[int, KernelConfig]] = {
     (9, 0): {
         64: KernelConfig(
-            prepare_warps=1,
+            prepare_warps=2,
             recur_bv=16,
             recur_warps=1,
             recur_stages=4,
             bwd_recur_stages=3,
             gradient_bv=16,
-            gradient_warps=2,
+            gradient_warps=4,
         ),
     },
 }

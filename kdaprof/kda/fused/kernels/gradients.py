@@ -4,6 +4,10 @@
 With X = A^T dV' two products of the textbook form fall away: dL = -(X V'^T)[>], since A^T [dV' (beta V)^T +
 dW (beta K exp G)^T] A^T = X U^T + Y W^T, Y = A^T dW = -X S^T and U = V' + W S. Diagonal pairs (i = j) are added
 to dq and dk apart from the others: in dg they cancel exactly, and would leave only their rounding.
+
+The pairs are walked by key column j from the last to the first; `d[i]` is the exact sum g_{j+1} + ... + g_i for
+rows i > j, so exp2(d) <= 1 whatever g is. A thread owns a channel (`load_columns`): the triangle costs
+120 steps a thread, and nothing is exchanged between threads but the columns of dP and dL.
 """
 
 from __future__ import annotations
@@ -11,8 +15,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from kdaprof.kda.fused.kernels.common import load_row, load_tile, store_tile
-from kdaprof.kda.fused.kernels.prepare import LOG2E
+from kdaprof.kda.fused.kernels.common import LOG2E, dot, load_columns, load_tile, pick_row, store_tile
 
 
 @triton.jit(do_not_specialize=["T", "H", "NC"])
@@ -30,6 +33,7 @@ def kdaprof_kda_bwd_gradients(
     small = rec + n * RECORD + 48 * K + 16 * V
     state = small + 512 + K
     row = tl.arange(0, 16)
+    rows = row[:, None]
     ck = tl.arange(0, KP)
     cb = tl.arange(0, BV)
     live = (t0 + row) < T
@@ -43,7 +47,7 @@ def kdaprof_kda_bwd_gradients(
     dv += first * V
     bt = tl.load(beta + first + row * H, mask=live, other=0.0).to(tl.float32)
 
-    # dP and dL contract over V; dv and beta's share of V come along. Vn and X sit behind S and dS.
+    # dP and dL contract over V; dv and V's share of dbeta come along.
     dp = tl.zeros([16, 16], tl.float32)
     dl = tl.zeros([16, 16], tl.float32)
     db = tl.zeros([16], tl.float32)
@@ -53,43 +57,43 @@ def kdaprof_kda_bwd_gradients(
         vn = tl.load(state + 2 * K * V + row[:, None] * V + cv[None, :])
         x = tl.load(state + 2 * K * V + 16 * V + row[:, None] * V + cv[None, :])
         vt = load_tile(v + v0, row, cb, vstep, live, BV, BV)
-        dp = tl.dot(dot_, tl.trans(vn), acc=dp, input_precision=PRECISION)
-        dl = tl.dot(-x, tl.trans(vn), acc=dl, input_precision=PRECISION)
+        dp = dot(dot_, tl.trans(vn), dp, PRECISION)
+        dl = dot(-x, tl.trans(vn), dl, PRECISION)
         db += tl.sum(x * vt, 1)
         store_tile(dv + v0, x * bt[:, None], row, cb, vstep, live, BV, BV)
     dp = dp * scale
     diagonal = tl.sum(tl.where(row[:, None] == row[None, :], dp, 0.0), 1)
-    below = row[:, None] > row[None, :]
-    # Through memory (the records' P and A, free by now), so that the loop can read them by columns.
-    tl.store(small + row[:, None] * 16 + row[None, :], tl.where(below, dp, 0.0))
-    tl.store(small + 256 + row[:, None] * 16 + row[None, :], tl.where(below, dl, 0.0))
+    # Through memory (the record's P and A, free by now), so that the loop can read them by columns.
+    tl.store(small + row[:, None] + row[None, :] * 16, dp)
+    tl.store(small + 256 + row[:, None] + row[None, :] * 16, dl)
     tl.debug_barrier()
 
-    qt = load_tile(q, row, ck, step, live, K, KP)
-    kt = load_tile(k, row, ck, step, live, K, KP)
+    qt = load_columns(q, step, ck, T - t0, K, KP)
+    kt = load_columns(k, step, ck, T - t0, K, KP)
     d = tl.zeros([16, KP], tl.float32)
-    tail = tl.zeros([KP], tl.float32)
+    total = tl.zeros([KP], tl.float32)
     to_end = tl.zeros([16, KP], tl.float32)
     dq_pair = tl.zeros([16, KP], tl.float32)
     r = tl.zeros([16, KP], tl.float32)
     col = tl.zeros([16, KP], tl.float32)
-    for jj in range(16):
-        j = 15 - jj
-        alive = (t0 + j) < T
-        kj = load_row(k + j * step, ck, alive, K, KP)
-        gj = load_row(g + j * step, ck, alive, K, KP) * LOG2E
-        dpj = tl.load(small + row * 16 + j)[:, None]
-        dlj = tl.load(small + 256 + row * 16 + j)
-        decay = tl.exp2(d)
-        key = decay * kj[None, :]
-        dq_pair += dpj * key
-        r += dlj[:, None] * key
-        colj = tl.sum((dpj * qt + (dlj * bt)[:, None] * kt) * decay, 0)
-        mine = row[:, None] == j
-        col = tl.where(mine, colj[None, :], col)
-        to_end = tl.where(mine, tail[None, :], to_end)
-        tail += gj
-        d += tl.where(row[:, None] >= j, gj[None, :], 0.0)
+    gt = load_columns(g, step, ck, T - t0, K, KP) * LOG2E
+    for j in tl.static_range(15, -1, -1):
+        gj = pick_row(gt, j)
+        if j < 15:
+            kj = pick_row(kt, j)
+            dpj = tl.load(small + j * 16 + row)
+            dlj = tl.load(small + 256 + j * 16 + row)
+            decay = tl.exp2(d)
+            key = decay * kj[None, :]
+            below = rows > j
+            dq_pair = tl.where(below, dq_pair + dpj[:, None] * key, dq_pair)
+            r = tl.where(below, r + dlj[:, None] * key, r)
+            mixed = dpj[:, None] * qt + (dlj * bt)[:, None] * kt
+            colj = tl.sum(tl.where(below, mixed * decay, 0.0), 0)
+            col = tl.where(rows == j, colj[None, :], col)
+        total += gj
+        to_end = tl.where(rows < j, to_end + gj[None, :], to_end)
+        d = tl.where(rows >= j, d + gj[None, :], d)
 
     # What goes through the state, again by blocks of V.
     through_q = tl.zeros([16, KP], tl.float32)
@@ -105,9 +109,9 @@ def kdaprof_kda_bwd_gradients(
         s = tl.load(state + ck[:, None] * V + cv[None, :], mask=mk, other=0.0)
         ds = tl.load(state + K * V + ck[:, None] * V + cv[None, :], mask=mk, other=0.0)
         sds += tl.sum(s * ds, 1)
-        through_q = tl.dot(dot_, tl.trans(s), acc=through_q, input_precision=PRECISION)
-        y = tl.dot(-x, tl.trans(s), acc=y, input_precision=PRECISION)
-        through_k = tl.dot(vn, tl.trans(ds), acc=through_k, input_precision=PRECISION)
+        through_q = dot(dot_, tl.trans(s), through_q, PRECISION)
+        y = dot(-x, tl.trans(s), y, PRECISION)
+        through_k = dot(vn, tl.trans(ds), through_k, PRECISION)
 
     decay = tl.exp2(d)
     through_q = through_q * decay * scale
@@ -123,5 +127,5 @@ def kdaprof_kda_bwd_gradients(
     write = kt * through_k
     dg_t = tl.cumsum(qt * (through_q + dq_pair) + kt * (erase - col), 0, reverse=True)
     dg_t += tl.cumsum(write, 0) - write
-    dg_t += (sds * tl.exp2(tail))[None, :]
+    dg_t += (sds * tl.exp2(total))[None, :]
     store_tile(dg + first * K, dg_t, row, ck, step, live, K, KP)

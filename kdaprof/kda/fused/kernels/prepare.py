@@ -1,9 +1,14 @@
 # mypy: ignore-errors
 """Token-parallel preparation: one program a chunk and head turns q, k, v, g, beta into the chunk's record.
 
-Exponents: G is never subtracted from G. Walking the key column j from the last to the first, `d[i]` holds the
-exact sum g_{j+1} + ... + g_i for rows i > j and 0 for the others, so exp2(d) <= 1 whatever g is (masked before
-exp), no cancellation occurs after a strong decay, and row i depends on tokens <= i only.
+Pairs (i, j), j < i, are taken by levels s = 8, 4, 2, 1: those whose rows lie in one block of 2s, i in its upper
+half and j in its lower. Anchored at the lower half's last row m, the decay factors as exp(G_i - G_m) times
+exp(G_m - G_j), both <= 1 whatever g is, and the level is one masked product of 16 x 16 x K. The exponents are
+sums of the g between, never a difference of cumulative sums, so nothing cancels after a strong decay; and m < i,
+so row i depends on tokens <= i only.
+
+(I + L)^-1 doubles along the same levels, A <- A - A L_s A, with A block-diagonal and L_s the level's block: block
+forward substitution, stable where the product (I - L)(I + L^2)(I + L^4)(I + L^8) loses digits (equal keys).
 """
 
 from __future__ import annotations
@@ -11,9 +16,31 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from kdaprof.kda.fused.kernels.common import load_row, load_tile, store_record
+from kdaprof.kda.fused.kernels.common import LOG2E, dot, load_columns, load_tile, pick_row, store_record
 
-LOG2E: tl.constexpr = tl.constexpr(1.4426950408889634)
+
+@triton.jit
+def level_decay(gt, S: tl.constexpr):
+    """The exp of the decay between each row and the anchor of its block of 2 S, each <= 1; gt is g in base 2."""
+    rows = tl.arange(0, 16)[:, None]
+    x = tl.zeros_like(gt)
+    for m in tl.static_range(16):
+        gm = pick_row(gt, m)[None, :]
+        if (m // S) % 2 == 1:
+            x = tl.where(((rows // S) == (m // S)) & (rows >= m), x + gm, x)
+        else:
+            x = tl.where(((rows // S) == (m // S)) & (rows < m), x + gm, x)
+    return tl.exp2(x)
+
+
+@triton.jit
+def level_pairs(left, right, row, S: tl.constexpr, PRECISION: tl.constexpr):
+    """The pairs of level S of left @ right^T, `[16, 16]`, 0 elsewhere."""
+    i = row[:, None]
+    j = row[None, :]
+    mine = ((i // (2 * S)) == (j // (2 * S))) & ((i // S) % 2 == 1) & ((j // S) % 2 == 0)
+    zero = tl.zeros([16, 16], tl.float32)
+    return tl.where(mine, dot(left, tl.trans(right), zero, PRECISION), 0.0)
 
 
 @triton.jit
@@ -30,6 +57,7 @@ def prepare_chunk(
     first = (b * T + t0) * H + (bh - b * H)  # index of (b, t0, h) in [B, T, H]
     rec += n * RECORD
     row = tl.arange(0, 16)
+    rows = row[:, None]
     ck = tl.arange(0, KP)
     cv = tl.arange(0, VP)
     live = (t0 + row) < T
@@ -38,45 +66,43 @@ def prepare_chunk(
     k += first * K
     g += first * K
 
+    left = T - t0
+    to_row = tl.zeros([16, KP], tl.float32)  # G, base 2
+    to_end = tl.zeros([16, KP], tl.float32)  # G_C - G
+    total = tl.zeros([KP], tl.float32)
+    gt = load_columns(g, step, ck, left, K, KP) * LOG2E
+    for m in tl.static_range(16):
+        line = pick_row(gt, m)
+        total += line
+        to_row = tl.where(rows >= m, to_row + line[None, :], to_row)
+        to_end = tl.where(rows < m, to_end + line[None, :], to_end)
     qt = load_tile(q, row, ck, step, live, K, KP)
     kt = load_tile(k, row, ck, step, live, K, KP)
     bt = tl.load(beta + first + row * H, mask=live, other=0.0).to(tl.float32)
-    kb = kt * bt[:, None]
-
-    d = tl.zeros([16, KP], tl.float32)  # log2 decay from column j to row i
-    tail = tl.zeros([KP], tl.float32)  # log2 decay from column j to the chunk's end
-    to_end = tl.zeros([16, KP], tl.float32)
-    p = tl.zeros([16, 16], tl.float32)
-    eye = tl.where(row[:, None] == row[None, :], 1.0, 0.0)
-    a = eye
-    for jj in range(16):
-        j = 15 - jj
-        alive = (t0 + j) < T
-        kj = load_row(k + j * step, ck, alive, K, KP)
-        gj = load_row(g + j * step, ck, alive, K, KP) * LOG2E
-        decayed = tl.exp2(d) * kj[None, :]
-        pj = tl.sum(qt * decayed, 1)
-        lj = tl.sum(kb * decayed, 1)
-        p = tl.where((row[None, :] == j) & (row[:, None] >= j), pj[:, None], p)
-        # Column j of (I + L)^-1 from the finished columns to its right: e_j - A l_j.
-        lj = tl.where(row > j, lj, 0.0)
-        a = tl.where(row[None, :] == j, eye - tl.sum(a * lj[None, :], 1)[:, None], a)
-        to_end = tl.where(row[:, None] == j, tail[None, :], to_end)
-        tail += gj
-        d += tl.where(row[:, None] >= j, gj[None, :], 0.0)
-
-    decay = tl.exp2(d)  # d is now G, inclusive
-    store_record(rec + 16 * K, qt * decay * scale, row, ck, K, KP)
+    to_row = tl.exp2(to_row)
+    store_record(rec + 16 * K, qt * to_row * scale, row, ck, K, KP)
     store_record(rec + 32 * K, kt * tl.exp2(to_end), row, ck, K, KP)
     small = rec + 48 * K + 16 * V
+    tl.store(small + 512 + ck, tl.exp2(total), mask=ck < K)
+
+    same = row[:, None] == row[None, :]
+    p = tl.where(same, tl.sum(qt * kt, 1)[:, None], 0.0)
+    e = level_decay(gt, 1)
+    p += level_pairs(qt * e, kt * e, row, 1, PRECISION)
+    a = tl.where(same, 1.0, 0.0) - level_pairs(kt * e, kt * e, row, 1, PRECISION) * bt[:, None]
+    for level in tl.static_range(1, 4):
+        e = level_decay(gt, 2**level)
+        p += level_pairs(qt * e, kt * e, row, 2**level, PRECISION)
+        off = level_pairs(kt * e, kt * e, row, 2**level, PRECISION) * bt[:, None]
+        a = dot(-a, dot(off, a, tl.zeros([16, 16], tl.float32), PRECISION), a, PRECISION)
     store_record(small, p * scale, row, row, 16, 16)
     if WITH_A:
         store_record(small + 256, a, row, row, 16, 16)
-    tl.store(small + 512 + ck, tl.exp2(tail), mask=ck < K)
-    w = tl.dot(a, kb * decay, input_precision=PRECISION)
+    a = a * bt[None, :]
+    w = dot(a, kt * to_row, tl.zeros([16, KP], tl.float32), PRECISION)
     store_record(rec, w, row, ck, K, KP)
     vt = load_tile(v + first * V, row, cv, H * V, live, V, VP)
-    u = tl.dot(a, vt * bt[:, None], input_precision=PRECISION)
+    u = dot(a, vt, tl.zeros([16, VP], tl.float32), PRECISION)
     store_record(rec + 48 * K, u, row, cv, V, VP)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from kdaprof.kda.fused.kernels.common import load_record, load_record_t
+from kdaprof.kda.fused.kernels.common import dot, load_record, load_record_t
 
 
 @triton.jit
@@ -38,7 +38,7 @@ def store_state(ptr, value, pv, K: tl.constexpr, KP: tl.constexpr, V: tl.constex
 
 @triton.jit
 def load_decay(ptr, K: tl.constexpr, KP: tl.constexpr):
-    """exp G_C as `[KP]`."""
+    """The decay exp G_C as `[KP]`."""
     ck = tl.arange(0, KP)
     if K == KP:
         return tl.load(ptr + ck)
@@ -68,14 +68,14 @@ def kdaprof_kda_fwd_recur(
         small = r + 48 * K + 16 * V
         w = load_record(r, row, ck, K, KP)
         u = tl.load(r + 48 * K + row[:, None] * V + cv[None, :])
-        vn = u - tl.dot(w, s, input_precision=PRECISION)
+        vn = dot(-w, s, u, PRECISION)
         qs = load_record(r + 16 * K, row, ck, K, KP)
-        out = tl.dot(qs, s, input_precision=PRECISION)
+        out = dot(qs, s, tl.zeros([16, BV], tl.float32), PRECISION)
         p = load_record(small, row, row, 16, 16)
-        out = tl.dot(p, vn, acc=out, input_precision=PRECISION)
+        out = dot(p, vn, out, PRECISION)
         kd = load_record_t(r + 32 * K, row, ck, K, KP)
         s = s * load_decay(small + 512, K, KP)[:, None]
-        s = tl.dot(kd, vn, acc=s, input_precision=PRECISION)
+        s = dot(kd, vn, s, PRECISION)
         t = c * 16 + row
         at = t.to(tl.int64)[:, None] * (H * V) + cv[None, :]
         tl.store(o + at, out.to(o.dtype.element_ty), mask=(t < T)[:, None])
@@ -103,11 +103,11 @@ def recur_states(
         store_state(big, s, pv, K, KP, V, BV)
         w = load_record(r, row, ck, K, KP)
         u = tl.load(r + 48 * K + row[:, None] * V + cv[None, :])
-        vn = u - tl.dot(w, s, input_precision=PRECISION)
+        vn = dot(-w, s, u, PRECISION)
         tl.store(big + 2 * K * V + row[:, None] * V + cv[None, :], vn)
         kd = load_record_t(r + 32 * K, row, ck, K, KP)
         s = s * load_decay(small + 512, K, KP)[:, None]
-        s = tl.dot(kd, vn, acc=s, input_precision=PRECISION)
+        s = dot(kd, vn, s, PRECISION)
 
 
 @triton.jit
@@ -135,17 +135,17 @@ def recur_gradients(
         at = t.to(tl.int64)[:, None] * (H * V) + cv[None, :]
         dot_ = tl.load(do + at, mask=(t < T)[:, None], other=0.0).to(tl.float32)
         kd = load_record(r + 32 * K, row, ck, K, KP)
-        dv = tl.dot(kd, ds, input_precision=PRECISION)
+        dv = dot(kd, ds, tl.zeros([16, BV], tl.float32), PRECISION)
         pt = load_record_t(small, row, row, 16, 16)
-        dv = tl.dot(pt, dot_, acc=dv, input_precision=PRECISION)
+        dv = dot(pt, dot_, dv, PRECISION)
         at_ = load_record_t(small + 256, row, row, 16, 16)
-        x = tl.dot(at_, dv, input_precision=PRECISION)
+        x = dot(at_, dv, tl.zeros([16, BV], tl.float32), PRECISION)
         tl.store(big + 2 * K * V + 16 * V + row[:, None] * V + cv[None, :], x)
         ds = ds * load_decay(small + 512, K, KP)[:, None]
         qs = load_record_t(r + 16 * K, row, ck, K, KP)
-        ds = tl.dot(qs, dot_, acc=ds, input_precision=PRECISION)
+        ds = dot(qs, dot_, ds, PRECISION)
         w = load_record_t(r, row, ck, K, KP)
-        ds = tl.dot(w, -dv, acc=ds, input_precision=PRECISION)
+        ds = dot(w, -dv, ds, PRECISION)
     if HAS_H0:
         store_state(dh0 + bh * (K * V), ds, pv, K, KP, V, BV)
 

@@ -1,0 +1,262 @@
+"""The fused kernels by themselves: resources of each, and the device time of each configuration.
+
+    python benchmarks/fused_kernels.py compile [--arch 90] [--dims 64,64] [--dtype float32]
+    python benchmarks/fused_kernels.py scan    [--shape 10,512,12,64,64] [--dtype float32]   (needs the GPU)
+    python benchmarks/fused_kernels.py call    [--shape 10,512,12,64,64] [--dtype float32]   (needs the GPU)
+
+`compile` needs Triton and no GPU: ptxas comes with Triton, and the cubin tells its resources. `scan` times every
+configuration it lists, a kernel at a time; `call` times whole calls of the configuration in use.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import tempfile
+import time
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import fields, replace
+from multiprocessing import get_context
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from kdaprof.kda.fused.config import KernelConfig, block, choose, pad
+
+SHORT = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
+
+
+def specs(
+    config: KernelConfig, k: int, v: int, dtype: str, precision: str
+) -> list[tuple[Any, dict[str, Any], int, int]]:
+    """(kernel, constants, warps, stages) of one forward and backward."""
+    from kdaprof.kda.fused.kernels import gradients, prepare, recur  # noqa: PLC0415
+    from kdaprof.kda.fused.launch import record_elements  # noqa: PLC0415
+
+    small = {"K": k, "KP": pad(k), "V": v, "RECORD": record_elements(k, v, backward=False), "PRECISION": precision}
+    big = {**small, "RECORD": record_elements(k, v, backward=True)}
+    bv = block(v, config.recur_bv)
+    return [
+        (prepare.kdaprof_kda_fwd_prepare, {**small, "VP": pad(v)}, config.prepare_warps, 1),
+        (
+            recur.kdaprof_kda_fwd_recur,
+            {**small, "BV": bv, "HAS_H0": False, "HAS_HT": False, "STAGES": config.recur_stages,
+             "h0": None, "ht": None},
+            config.recur_warps,
+            config.recur_stages,
+        ),
+        (prepare.kdaprof_kda_bwd_prepare, {**big, "VP": pad(v)}, config.prepare_warps, 1),
+        (
+            recur.kdaprof_kda_bwd_recur,
+            {**big, "BV": bv, "HAS_H0": False, "HAS_DHT": False, "STAGES": config.bwd_recur_stages,
+             "h0": None, "dht": None, "dh0": None},
+            config.recur_warps,
+            config.bwd_recur_stages,
+        ),
+        (
+            gradients.kdaprof_kda_bwd_gradients,
+            {**big, "BV": block(v, config.gradient_bv)},
+            config.gradient_warps,
+            1,
+        ),
+    ]  # fmt: skip
+
+
+def resources(
+    kernel: Any, constants: dict[str, Any], warps: int, stages: int, dtype: str, arch: int, maxnreg: int | None = None
+) -> dict[str, int]:
+    """Compile for `arch` and read what ptxas reports."""
+    import triton  # noqa: PLC0415
+    from triton.backends.compiler import GPUTarget  # noqa: PLC0415
+    from triton.compiler import ASTSource  # noqa: PLC0415
+
+    signature, attrs = {}, {}
+    for index, name in enumerate(kernel.arg_names):
+        if name in constants:
+            signature[name] = "constexpr"
+        elif name in {"T", "H", "NC", "unit"}:
+            signature[name] = "i32"
+        elif name == "scale":
+            signature[name] = "fp32"
+        else:
+            signature[name] = "*fp32" if name in {"rec", "h0", "ht", "dht", "dh0"} else f"*{SHORT[dtype]}"
+            attrs[(index,)] = [["tt.divisibility", 16]]
+    source = ASTSource(fn=kernel, signature=signature, constexprs=constants, attrs=attrs)
+    compiled = triton.compile(
+        source,
+        target=GPUTarget("cuda", arch, 32),
+        options={"num_warps": warps, "num_stages": stages, "maxnreg": maxnreg},
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        cubin = Path(folder, "kernel.cubin")
+        cubin.write_bytes(compiled.asm["cubin"])
+        tool = next(Path(triton.__file__).parent.glob("backends/nvidia/bin/cuobjdump"))
+        text = subprocess.run([tool, "-res-usage", cubin], capture_output=True, text=True, check=True).stdout
+        sass = subprocess.run([tool, "-sass", cubin], capture_output=True, text=True, check=True).stdout
+    found = {key.lower(): int(value) for key, value in re.findall(r"(REG|STACK|SHARED|LOCAL):(\d+)", text)}
+    found["smem"] = compiled.metadata.shared
+    ops = re.findall(r"^\s+/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\d+ )?([A-Z0-9_]+)", sass, re.M)
+    found["instr"] = len(ops)
+    for op in ("HMMA", "FFMA", "MUFU", "SHFL", "LDS", "STS", "LDG", "STG", "LDGSTS", "BAR", "LDL", "STL"):
+        found[op] = ops.count(op)
+    return found
+
+
+def make(shape: tuple[int, ...], dtype: str) -> list[Any]:
+    """q, k, v, g, beta at the operating point of training (g about -0.054, beta 0.5), on the GPU."""
+    import torch  # noqa: PLC0415
+
+    B, T, H, K, V = shape
+    kind = getattr(torch, dtype)
+    torch.manual_seed(0)
+    q, k = (torch.nn.functional.normalize(torch.randn(B, T, H, K, device="cuda"), dim=-1) for _ in range(2))
+    v = torch.randn(B, T, H, V, device="cuda")
+    g = -0.108 * torch.rand(B, T, H, K, device="cuda")
+    beta = torch.full((B, T, H), 0.5, device="cuda")
+    return [x.to(kind).requires_grad_() for x in (q, k, v, g, beta)]
+
+
+def once(args: list[Any], precision: str) -> None:
+    """One forward and one backward."""
+    import torch  # noqa: PLC0415
+
+    from kdaprof.kda.fused import fused_kda  # noqa: PLC0415
+
+    o, _ = fused_kda(*args, scale=0.125, precision=precision)
+    torch.autograd.grad(o, args, torch.ones_like(o))
+
+
+def busy(args: list[Any], precision: str, repeats: int = 8) -> dict[str, float]:
+    """Mean microseconds of each of our kernels."""
+    import torch  # noqa: PLC0415
+
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as seen:
+        for _ in range(repeats):
+            once(args, precision)
+        torch.cuda.synchronize()
+    found: dict[str, list[float]] = {}
+    for event in seen.events():
+        if event.name.startswith("kdaprof_"):
+            found.setdefault(event.name.removeprefix("kdaprof_kda_"), []).append(event.device_time)
+    return {name: sum(times) / len(times) for name, times in found.items()}
+
+
+def variants(base: KernelConfig) -> list[KernelConfig]:
+    """What `scan` tries: every kernel's knobs, the others held at the table's values."""
+    found = [replace(base, prepare_warps=w) for w in (1, 2, 4)]
+    found += [
+        replace(base, recur_bv=bv, recur_warps=w, recur_stages=s, bwd_recur_stages=s)
+        for bv, w in ((16, 1), (32, 1), (32, 2), (64, 4))
+        for s in (1, 2, 3, 4)
+    ]
+    found += [replace(base, gradient_bv=bv, gradient_warps=w) for bv in (16, 32, 64) for w in (1, 2, 4, 8)]
+    return list(dict.fromkeys(found))
+
+
+def force(config: KernelConfig) -> None:
+    """Make the launcher take `config`."""
+    from kdaprof.kda.fused import launch  # noqa: PLC0415
+
+    launch._config = lambda *_: config  # type: ignore[assignment]
+
+
+def warm(job: tuple[KernelConfig, tuple[int, ...], str, str]) -> str | None:
+    """Compile one configuration in a worker process, into Triton's cache."""
+    config, shape, dtype, precision = job
+    try:
+        force(config)
+        once(make((1, 32, 1, *shape[3:]), dtype), precision)
+    except Exception as error:  # a configuration that does not fit is a result
+        return f"{type(error).__name__}: {error}"[:100]
+    return None
+
+
+def scan(shape: tuple[int, ...], dtype: str, precision: str) -> None:
+    """Print device time by configuration."""
+    import torch  # noqa: PLC0415
+
+    jobs = [(c, shape, dtype, precision) for c in variants(choose((9, 0), *shape[3:]))]
+    with ProcessPoolExecutor(12, mp_context=get_context("spawn")) as pool:
+        failures = list(pool.map(warm, jobs))
+    args = make(shape, dtype)
+    for (config, *_), failure in zip(jobs, failures, strict=True):
+        if failure:
+            print(config, failure)
+            continue
+        force(config)
+        for _ in range(2):
+            once(args, precision)
+        torch.cuda.synchronize()
+        row = " ".join(f"{name}={us:.1f}" for name, us in busy(args, precision).items())
+        print(*(getattr(config, f.name) for f in fields(config)), "|", row, flush=True)
+
+
+def call(shape: tuple[int, ...], dtype: str, precision: str) -> None:
+    """Print host, wall, pipelined and busy times of whole calls, first call included."""
+    import torch  # noqa: PLC0415
+
+    from kdaprof.kda.fused import fused_kda  # noqa: PLC0415
+
+    args = make(shape, dtype)
+    start = time.perf_counter()
+    once(args, precision)
+    torch.cuda.synchronize()
+    print(f"first call fwd+bwd {time.perf_counter() - start:.2f} s")
+    do = torch.ones_like(args[2])
+
+    def forward() -> Any:
+        return fused_kda(*args, scale=0.125, precision=precision)[0]
+
+    def both() -> Any:
+        return torch.autograd.grad(forward(), args, do)
+
+    for name, body in (("fwd", forward), ("fwdbwd", both)):
+        hosts, walls = [], []
+        for _ in range(150):
+            torch.cuda.synchronize()
+            t0 = time.perf_counter_ns()
+            body()
+            t1 = time.perf_counter_ns()
+            torch.cuda.synchronize()
+            walls.append(time.perf_counter_ns() - t0)
+            hosts.append(t1 - t0)
+        t0 = time.perf_counter_ns()
+        for _ in range(100):
+            body()
+        torch.cuda.synchronize()
+        pipelined = (time.perf_counter_ns() - t0) / 100
+        torch.cuda.reset_peak_memory_stats()
+        at = torch.cuda.memory_allocated()
+        body()
+        peak = torch.cuda.max_memory_allocated() - at
+        print(f"{name}: wall {median(walls[50:]) / 1e3:.1f} us  host {median(hosts[50:]) / 1e3:.1f}  "
+              f"pipelined {pipelined / 1e3:.1f}  peak beyond inputs {peak / 1e6:.1f} MB")  # fmt: skip
+    print({name: round(us, 1) for name, us in busy(args, precision, 30).items()})
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("what", choices=["compile", "scan", "call"])
+    parser.add_argument("--arch", type=int, default=90)
+    parser.add_argument("--dims", default="64,64")
+    parser.add_argument("--shape", default="10,512,12,64,64")
+    parser.add_argument("--dtype", default="float32")
+    parser.add_argument("--precision", default="tf32x3")
+    args = parser.parse_args()
+    shape = tuple(int(x) for x in args.shape.split(","))
+    if args.what == "scan":
+        scan(shape, args.dtype, args.precision)
+        return
+    if args.what == "call":
+        call(shape, args.dtype, args.precision)
+        return
+    k, v = (int(x) for x in args.dims.split(","))
+    config = choose(divmod(args.arch, 10), k, v)
+    for kernel, constants, warps, stages in specs(config, k, v, args.dtype, args.precision):
+        found = resources(kernel, constants, warps, stages, args.dtype, args.arch)
+        print(f"{kernel.__name__:28s} warps={warps} stages={stages} " + " ".join(f"{a}={b}" for a, b in found.items()))
+
+
+if __name__ == "__main__":
+    main()

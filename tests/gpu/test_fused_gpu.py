@@ -1,0 +1,208 @@
+"""The fused kernels on a real card: accuracy, range, causality, addressing, views, launches, graphs, compile."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore")]
+
+LIMITS = {torch.float32: (1e-6, 1e-5), torch.bfloat16: (1e-2, 1e-2), torch.float16: (1e-2, 1e-2)}
+
+
+def _oracle() -> ModuleType:
+    path = Path(__file__).parents[1] / "unit" / "kda_fused" / "fused_oracle.py"
+    spec = importlib.util.spec_from_file_location("fused_oracle", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["fused_oracle"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+oracle = _oracle()
+
+
+def check(shape: tuple[int, ...], dtype: torch.dtype = torch.float32, **options: Any) -> None:
+    from kdaprof.kda.fused import fused_kda
+
+    got = oracle.against_recurrence(fused_kda, shape, dtype=dtype, device="cuda", **options)
+    outputs, gradients = LIMITS[dtype]
+    if options.get("precision") == "tf32":
+        outputs = gradients = 1e-2
+    errors = got["errors"]
+    assert got["finite"]
+    assert got["dtypes"] == got["want_dtypes"]
+    assert all(errors[name] <= outputs for name in ("o", "ht") if name in errors), errors
+    assert all(value <= gradients for name, value in errors.items() if name.startswith("d")), errors
+
+
+@pytest.mark.parametrize("dtype", list(LIMITS), ids=str)
+@pytest.mark.parametrize(
+    "shape",
+    [(2, 128, 3, 64, 64), (2, 67, 2, 48, 96), (1, 40, 2, 80, 16), (1, 50, 2, 128, 128),
+     (3, 5, 1, 16, 32), (1, 1, 1, 32, 48)],
+    ids=str,
+)  # fmt: skip
+def test_agrees_with_float64(shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    check(shape, dtype)
+
+
+@pytest.mark.parametrize("precision", ["tf32x3", "ieee", "tf32"])
+def test_production_shape(precision: str) -> None:
+    check((10, 512, 12, 64, 64), precision=precision, states=False)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize(("low", "high"), [(-5.0, -5.0), (-5.0, 0.0), (0.0, 0.0)])
+def test_range_of_g(low: float, high: float, dtype: torch.dtype) -> None:
+    check((2, 100, 2, 64, 64), dtype, low=low, high=high)
+
+
+@pytest.mark.parametrize("edit", ["strike", "same_keys"])
+def test_hard_cases(edit: str) -> None:
+    check((2, 100, 2, 64, 64), edit=getattr(oracle, edit))
+
+
+def test_later_tokens_change_no_bit_of_earlier_outputs() -> None:
+    from kdaprof.kda.fused import fused_kda
+
+    made = oracle.inputs((1, 70, 2, 64, 64), -5.0, 0.0, torch.float32, "cuda")
+    args = [made[name] for name in oracle.NAMES[:5]]
+    before, _ = fused_kda(*args, scale=1.0)
+    for t in (1, 2, 3, 7, 8, 15, 16, 17, 33, 69):
+        for index in range(5):
+            changed = [x.clone() for x in args]
+            changed[index][:, t] = changed[index][:, t] * 0.5 - 0.25
+            after, _ = fused_kda(*changed, scale=1.0)
+            assert torch.equal(before[:, :t], after[:, :t]), (t, oracle.NAMES[index])
+            assert not torch.equal(before[:, t:], after[:, t:])
+
+
+def _grads(args: list[torch.Tensor], **options: Any) -> tuple[torch.Tensor, ...]:
+    from kdaprof.kda.fused import fused_kda
+
+    o, _ = fused_kda(*args, scale=0.5, **options)
+    return (o, *torch.autograd.grad(o.float().square().sum(), args))
+
+
+def test_two_runs_are_the_same_bits() -> None:
+    made = oracle.inputs((4, 200, 8, 64, 64), -0.1, 0.0, torch.float32, "cuda")
+    args = [made[name].requires_grad_() for name in oracle.NAMES[:5]]
+    first = _grads(args)
+    for _ in range(5):
+        torch.empty(1 << 26, device="cuda").fill_(float("nan"))  # workspaces must not be read before written
+        assert all(torch.equal(a, b) for a, b in zip(first, _grads(args), strict=True))
+
+
+@pytest.mark.parametrize("dtype", list(LIMITS), ids=str)
+def test_views_at_odd_offsets_and_strides(dtype: torch.dtype) -> None:
+    made = oracle.inputs((2, 50, 3, 64, 64), -0.1, 0.0, dtype, "cuda")
+    plain = [made[name].clone().requires_grad_() for name in oracle.NAMES[:5]]
+    want = _grads(plain)
+    for kind in ("offset", "transposed"):
+        odd = []
+        for x in plain:
+            if kind == "offset":
+                view = torch.empty(x.numel() + 1, dtype=dtype, device="cuda")[1:].view(x.shape).copy_(x.detach())
+                assert view.data_ptr() % 16
+            else:
+                view = x.detach().transpose(1, 2).contiguous().transpose(1, 2)
+                assert not view.is_contiguous()
+            odd.append(view.requires_grad_())
+        assert all(torch.equal(a, b) for a, b in zip(want, _grads(odd), strict=True)), kind
+
+
+def test_a_forward_beyond_two_to_the_31_elements() -> None:
+    from kdaprof.kda.fused import fused_kda
+
+    shape = (129, 4096, 64, 64, 64)  # 2.16e9 elements a tensor
+    if torch.cuda.mem_get_info()[0] < 90 << 30:
+        pytest.skip("needs 90 GiB of free device memory")
+    q, k, v = (torch.randn(shape[:4], device="cuda", dtype=torch.bfloat16).mul_(0.1) for _ in range(3))
+    g = torch.rand(shape[:4], device="cuda", dtype=torch.bfloat16).mul_(-0.1)
+    beta = torch.rand(shape[:3], device="cuda", dtype=torch.bfloat16)
+    o, _ = fused_kda(q, k, v, g, beta, scale=0.125)
+    last = [x[-1:].clone() for x in (q, k, v, g, beta)]
+    assert torch.equal(o[-1:], fused_kda(*last, scale=0.125)[0])
+
+
+def test_a_backward_whose_records_pass_two_to_the_31_elements() -> None:
+    made = oracle.inputs((40, 1024, 64, 64, 64), -0.1, 0.0, torch.float32, "cuda")
+    args = [made[name].requires_grad_() for name in oracle.NAMES[:5]]
+    whole = _grads(args)
+    last = [x.detach()[-1:].clone().requires_grad_() for x in args]
+    assert all(torch.equal(a[-1:], b) for a, b in zip(whole, _grads(last), strict=True))
+
+
+def test_launches_and_allocations_are_the_declared_ones() -> None:
+    from kdaprof.kda.fused import ALLOCS, KERNEL_PREFIX, LAUNCHES, fused_kda
+
+    made = oracle.inputs((2, 64, 2, 64, 64), -0.1, 0.0, torch.float32, "cuda")
+    args = [made[name].requires_grad_() for name in oracle.NAMES[:5]]
+
+    def count() -> int:
+        return int(torch.cuda.memory_stats()["allocation.all.allocated"])
+
+    for _ in range(2):
+        o, _ = fused_kda(*args, scale=1.0)
+        do = torch.ones_like(o)
+        torch.autograd.grad(o, args, do)
+    before = count()
+    o, _ = fused_kda(*args, scale=1.0)
+    between = count()
+    torch.autograd.grad(o, args, do)
+    assert (between - before, count() - between) == (ALLOCS["fwd"], ALLOCS["bwd"])
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as seen:
+        o, _ = fused_kda(*args, scale=1.0)
+        torch.autograd.grad(o, args, do)
+        torch.cuda.synchronize()
+    names = [event.name for event in seen.events() if event.name.startswith(KERNEL_PREFIX)]
+    assert len([n for n in names if "_fwd_" in n]) == LAUNCHES["fwd"]
+    assert len([n for n in names if "_bwd_" in n]) == LAUNCHES["bwd"]
+
+
+def test_a_graph_replays_to_the_same_bits() -> None:
+    from kdaprof.kda.fused import fused_kda
+
+    made = oracle.inputs((2, 64, 2, 64, 64), -0.1, 0.0, torch.float32, "cuda")
+    args = [made[name].requires_grad_() for name in oracle.NAMES[:5]]
+    do = torch.randn_like(args[2])
+    graph = torch.cuda.CUDAGraph()
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        torch.autograd.grad(fused_kda(*args, scale=1.0)[0], args, do)
+    torch.cuda.synchronize()
+    with torch.cuda.graph(graph):
+        o, _ = fused_kda(*args, scale=1.0)
+        grads = torch.autograd.grad(o, args, do)
+    with torch.no_grad():
+        for x in args:
+            x.mul_(0.9)
+    graph.replay()
+    want, _ = fused_kda(*args, scale=1.0)
+    assert torch.equal(o, want)
+    assert all(torch.equal(a, b) for a, b in zip(grads, torch.autograd.grad(want, args, do), strict=True))
+
+
+def test_under_torch_compile_one_graph_and_the_same_bits() -> None:
+    from kdaprof.kda.fused import fused_kda, fused_kda_op
+
+    def step(*args: torch.Tensor) -> torch.Tensor:
+        return fused_kda_op(*args, scale=1.0)[0] * 2
+
+    made = oracle.inputs((2, 64, 2, 64, 64), -0.1, 0.0, torch.float32, "cuda")
+    args = [made[name].requires_grad_() for name in oracle.NAMES[:5]]
+    compiled = torch.compile(step, fullgraph=True, backend="aot_eager")
+    got = compiled(*args)
+    want = fused_kda(*args, scale=1.0)[0] * 2
+    assert torch.equal(got, want)
+    got, want = (torch.autograd.grad(x.square().sum(), args) for x in (got, want))
+    assert all(torch.equal(a, b) for a, b in zip(got, want, strict=True))
