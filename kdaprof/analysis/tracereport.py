@@ -18,7 +18,9 @@ from kdaprof.analysis.paths import PathRow, TensorShape, path_table, tensor_shap
 from kdaprof.analysis.phases import Outside, PhaseRow, phase_table
 from kdaprof.analysis.quality import Quality, judge_quality
 from kdaprof.analysis.queue import ApiRow, Queue, api_table, queue_of
+from kdaprof.analysis.ranks import Collective, collectives_of
 from kdaprof.analysis.steps import StepRow, step_table
+from kdaprof.analysis.strip import Strip, strip_of
 from kdaprof.analysis.tracefindings import trace_findings
 from kdaprof.errors import UsageError
 from kdaprof.runs.results import Finding
@@ -66,6 +68,7 @@ class DeviceReport:
     paths: tuple[PathRow, ...]
     tensor_shapes: tuple[TensorShape, ...]
     counterfactual: Counterfactual | None
+    strip: Strip
     decision: Decision
 
     @property
@@ -83,6 +86,7 @@ class TraceReport:
     devices: tuple[DeviceReport, ...]
     decision: Decision
     findings: tuple[Finding, ...]
+    collectives: tuple[Collective, ...]
     host_ns: int | None
     host_events: int
 
@@ -111,6 +115,7 @@ def analyse(timeline: Timeline, scope: Scope | None = None) -> TraceReport:
         devices=devices,
         decision=decision,
         findings=trace_findings(context, views, devices),
+        collectives=collectives_of(context),
         host_ns=span,
         host_events=int(host.sum()),
     )
@@ -191,6 +196,7 @@ def _device(context: Context, view: DeviceView, quality: Quality, positions: ran
         paths=path_table(context, view, phases),
         tensor_shapes=tensor_shapes(context, view, phases),
         counterfactual=counterfactual(context, view),
+        strip=strip_of(view),
         decision=decide(
             busy_ns=view.work.coverage.total_ns,
             idle=idle,
