@@ -10,7 +10,7 @@ from torch import Tensor
 
 from kdaprof.errors import KdaprofError
 from kdaprof.kda.decision import AUTO, Op
-from kdaprof.kda.gate import GateQuery, announce, decide
+from kdaprof.kda.gate import GateQuery, announce, check_path, decide
 from kdaprof.kda.ledger import Tally, note_forward, tally_of
 from kdaprof.kda.runners import Result, Runner, runner, watch_backward
 from kdaprof.kda.shapes import Operands, check_call, check_scale, common_dtype
@@ -131,6 +131,7 @@ def _call(
         plan = _plans.get(key)
     except (AttributeError, TypeError) as error:
         check_call(op, x, initial_state, chunk)  # what is no tensor gets its own line
+        check_path(path)
         raise KdaprofError(f"{op} cannot tell what it was given: {error}") from error
     if plan is None:
         plan = _make_plan(op, x, initial_state, chunk, path)

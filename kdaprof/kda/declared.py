@@ -3,7 +3,7 @@
 The chunked paths follow from their code: so many operations a chunk, a block of 16 rows and a row of the triangle.
 The constants are counted (tests count them again), with what CUDA adds to an operation: two launches where an
 operation fills and copies, about four for a batched triangular solve. At 32 chunks of 16, float32, they give for
-`tensor` 292 launches forward and 1,397 with backward, where an H200 shows 287 and 1,379 for a path of this form.
+`tensor` 292 launches forward and 1,393 with backward, where an H200 shows 287 and 1,379 for a path of this form.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ _TENSOR_FWD: Final = _Law(
     half=_Count(6, 6),
 )
 _TENSOR_BWD: Final = _Law(
-    fixed=_Count(49, 44),
+    fixed=_Count(45, 40),
     chunk=_Count(33, 19),
     block=_Count(41, 25),
     blocks=_Count(6, 3),
@@ -110,7 +110,7 @@ _ROWS_FWD: Final = _Law(
     half=_Count(6, 6),
 )
 _ROWS_BWD: Final = _Law(
-    fixed=_Count(41, 40),
+    fixed=_Count(36, 35),
     chunk=_Count(33, 19),
     block=_Count(41, 25),
     blocks=_Count(6, 3),
@@ -135,30 +135,48 @@ COMPILED_SLACK: Final = (0.35, 0.5)
 """Launches and allocations: the compiler decides what to fuse and what to reuse, differently in each version."""
 
 
-def declared_counts(path: str, phase: str, shape: Extents, chunk: int, dtype: str) -> DeclaredCounts | None:
-    """The counts of one KDA call with every input requiring gradients, or None when the path declares none.
+def declared_counts(
+    path: str, phase: str, shape: Extents, chunk: int, dtype: str, *, context: str = "plain"
+) -> DeclaredCounts | None:
+    """The counts of one KDA call, or None when nothing is declared for it.
 
-    `phase` is `fwd`, `bwd` or `fwdbwd`; `dtype` torch's name, of q, k, v, g and beta alike. Backward counts include
-    the gradients' way into `.grad` (empty before). An empty batch declares nothing.
+    `phase` is `fwd`, `bwd` or `fwdbwd`; `dtype` torch's name, of q, k, v, g and beta alike. A backward gives the
+    gradients of all five, returned (`torch.autograd.grad`), not accumulated. `context` is one of `CONTEXTS`: in the
+    checkpointed ones the backward runs the forward again. Nothing is declared for other contexts, an empty batch,
+    and paths that are not ours.
     """
-    phases = ("fwd", "bwd") if phase == "fwdbwd" else (phase,)
-    if shape.B < 1 or shape.T < 1 or not set(phases) <= {"fwd", "bwd"}:
+    phases = _phases(phase, context)
+    if phases is None or shape.B < 1 or shape.T < 1:
         return None
     half = dtype in _HALF
+    chunks = math.ceil(shape.T / chunk)
     if path == "fused":
         return _fused(phases)
     if path == "compiled":
-        return _compiled(phases, math.ceil(shape.T / chunk))
+        return _compiled(phases, chunks)
     total = _NONE
     for part in phases:
         if path == "reference":
             total += _reference(part, shape.T, half=half)
         elif path in _LAWS:
-            law = _LAWS[path][part]
-            total += law.at(math.ceil(shape.T / chunk), chunk, padded=shape.T % chunk != 0, half=half)
+            total += _LAWS[path][part].at(chunks, chunk, padded=shape.T % chunk != 0, half=half)
         else:
             return None
     return DeclaredCounts(_around(total.launches, SLACK), _around(total.allocs, SLACK))
+
+
+CONTEXTS: Final = ("plain", "no_grad", "inference", "autocast", "checkpoint", "checkpoint-reentrant")
+"""Contexts in which a path launches what it launches plainly, once or again."""
+
+
+def _phases(phase: str, context: str) -> tuple[str, ...] | None:
+    """The passes that really run, in order; None when the law does not know."""
+    passes = {"fwd": ("fwd",), "bwd": ("bwd",), "fwdbwd": ("fwd", "bwd")}.get(phase)
+    if passes is None or context not in CONTEXTS:
+        return None
+    if context.startswith("checkpoint") and "bwd" in passes:
+        return (*passes[:-1], "fwd", "bwd")
+    return passes
 
 
 def _around(count: float, slack: float) -> Band:

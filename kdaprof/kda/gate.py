@@ -20,7 +20,7 @@ from kdaprof.kda.decision import AUTO, PATHS, Decision, Op, Refusal
 from kdaprof.kda.ledger import note_backward
 from kdaprof.kda.shapes import dtype_name
 
-__all__ = ["GateQuery", "KdaFallbackWarning", "announce", "decide", "note_backward"]
+__all__ = ["GateQuery", "KdaFallbackWarning", "announce", "check_path", "decide", "note_backward"]
 
 
 class KdaFallbackWarning(UserWarning):
@@ -49,13 +49,18 @@ BEHIND_TENSOR: Final = "auto prefers tensor"
 ON_REQUEST: Final = "never chosen by auto"
 
 
+def check_path(path: str) -> None:
+    """Raise UsageError for a name that is no path."""
+    if path != AUTO and path not in PATHS:
+        raise UsageError(f"path {path!r} is unknown; expected one of {', '.join((AUTO, *PATHS))}")
+
+
 def decide(query: GateQuery) -> Decision:
     """The path of such a call. `auto` takes fused where it can run, else tensor; a named path is never swapped.
 
     Raises: UsageError for a name that is no path; UnavailableError when the named path cannot run, with the reason.
     """
-    if query.asked != AUTO and query.asked not in PATHS:
-        raise UsageError(f"path {query.asked!r} is unknown; expected one of {', '.join((AUTO, *PATHS))}")
+    check_path(query.asked)
     cannot = {path: _CANNOT[path](query) for path in PATHS}
     if query.asked == AUTO:
         chosen = "tensor" if cannot["fused"] else "fused"

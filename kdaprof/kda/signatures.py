@@ -28,9 +28,8 @@ class PathSignature:
 
     path: str
     kernels: tuple[re.Pattern[str], ...]
-    """Matched from the begin of a kernel's name; one match speaks for the path."""
-    needs: tuple[re.Pattern[str], ...] = ()
-    """Patterns that must each be seen somewhere among the names before the path is spoken for."""
+    """Matched from the begin of a kernel's name. Library kernels belong to several paths; what one of these paths
+    has and another has not is left out of the other's patterns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,18 +51,21 @@ def _patterns(*texts: str) -> tuple[re.Pattern[str], ...]:
     return tuple(re.compile(text) for text in texts)
 
 
-_TENSOR_LIBRARY = _patterns(
-    r".*\bat(_cuda)?(::|_)",  # at::native::…, at_cuda_detail::cub::…
-    r".*(gemm|gemv|cublas|cutlass|splitKreduce|nvjet)",
-    r".*(trsm|trsv|triangular_solve)",
-    r"(Memcpy|Memset|\[CUDA mem)",
-)
-_TRIANGULAR_SOLVE = re.compile(r".*(trsm|trsv|triangular_solve)", re.IGNORECASE)
-_TRIANGLE = re.compile(r".*(triu_tril|tril)", re.IGNORECASE)
+_SOLVE: Final = r"(trsm|trsv|triangular_solve)"
+_TRIANGLE: Final = r"(triu_tril|tril_|_tril)"
+_PRODUCT: Final = r"(gemm|gemv|cublas|cutlass|splitKreduce|nvjet)"
+_LIBRARY: Final = (r".*\bat(_cuda)?(::|_)", rf".*{_PRODUCT}", r"\[?(CUDA )?(Memcpy|Memset|mem(cpy|set))")
+
+
+def _library(*without: str) -> tuple[re.Pattern[str], ...]:
+    """Torch's own kernels, without those that a path never runs."""
+    never = "".join(f"(?!.*{text})" for text in without)
+    return _patterns(*(never + text for text in _LIBRARY))
+
 
 SIGNATURES: Final = (
     PathSignature("fused", _patterns(r"kdaprof_")),
-    PathSignature("flashkda", _patterns(r".*flash_?kda", r".*FlashKDA", r".*flash_kda")),
+    PathSignature("flashkda", _patterns(r".*flash_?kda", r".*FlashKDA")),
     PathSignature(
         "fla",
         _patterns(
@@ -75,9 +77,9 @@ SIGNATURES: Final = (
         ),
     ),
     PathSignature("compiled", _patterns(r"triton_(poi|red|per|tem|for|mm)_")),
-    PathSignature("tensor", _TENSOR_LIBRARY, needs=(_TRIANGULAR_SOLVE, _TRIANGLE)),
-    PathSignature("tensor-rows", _TENSOR_LIBRARY, needs=(_TRIANGLE,)),
-    PathSignature("reference", _TENSOR_LIBRARY),
+    PathSignature("tensor", (*_patterns(rf".*{_SOLVE}"), *_library())),
+    PathSignature("tensor-rows", _library(_SOLVE)),
+    PathSignature("reference", _library(_SOLVE, _TRIANGLE)),
 )
 """The most telling first: a name counts for the first path whose pattern it matches."""
 
@@ -88,21 +90,21 @@ _PLAIN: Final = ("tensor", "tensor-rows", "reference")
 def classify_kernels(names: Iterable[str]) -> KernelTestimony:
     """Which path the names of one call's device events speak for.
 
-    A name is counted for the first signature it matches, library kernels together. Kernels that belong to a path
-    alone (ours, FLA's, inductor's) outweigh library kernels only where those are the path's own habit: beside
-    `fused`, a triangular solve or a product means that another path ran too, and then no single path is named.
+    A name that belongs to one path (ours, FLA's, inductor's) counts for it. Library kernels speak where there is
+    nothing else: a triangular solve for `tensor`, else a triangle for `tensor-rows`, else for `reference`. Beside
+    `fused`, a product, a solve or a triangle means that another path ran as well: then no path is named. Inductor
+    calls the library itself.
     """
-    distinct = sorted(set(names))
     own: dict[str, int] = {}
     library: list[str] = []
-    for name in distinct:
-        path = _first_match(name)
+    for name in sorted(set(names)):
+        path = next((s.path for s in SIGNATURES if any(p.match(name) for p in s.kernels)), None)
         if path in _PLAIN:
             library.append(name)
         elif path is not None:
             own[path] = own.get(path, 0) + 1
-    plain = _plain_path(library)
     matched = [(s.path, own[s.path]) for s in SIGNATURES if s.path in own]
+    plain = _plain_path(library)
     if plain is not None:
         matched.append((plain, len(library)))
     if not matched:
@@ -113,17 +115,16 @@ def classify_kernels(names: Iterable[str]) -> KernelTestimony:
     return KernelTestimony(says, tuple(matched), text)
 
 
-def _first_match(name: str) -> str | None:
-    return next((s.path for s in SIGNATURES if any(p.match(name) for p in s.kernels)), None)
+def _seen(pattern: str, names: Iterable[str]) -> bool:
+    return any(re.search(pattern, name) for name in names)
 
 
 def _plain_path(library: list[str]) -> str | None:
     if not library:
         return None
-    for signature in SIGNATURES:
-        if signature.path in _PLAIN and all(any(p.match(n) for n in library) for p in signature.needs):
-            return signature.path
-    return None
+    if _seen(_SOLVE, library):
+        return "tensor"
+    return "tensor-rows" if _seen(_TRIANGLE, library) else "reference"
 
 
 def _verdict(own: dict[str, int], plain: str | None, library: list[str]) -> str | None:
@@ -132,11 +133,6 @@ def _verdict(own: dict[str, int], plain: str | None, library: list[str]) -> str 
     if len(own) > 1:
         return None
     path = next(iter(own))
-    if path == "compiled":
-        return path  # inductor calls the library for products and solves
-    # Fused kernels come with copies, fills and casts; a product or a triangle is another path's work.
-    foreign = any(_TRIANGULAR_SOLVE.match(n) or _TRIANGLE.match(n) or _PRODUCT.match(n) for n in library)
-    return None if foreign else path
-
-
-_PRODUCT = re.compile(r".*(gemm|gemv|cublas|cutlass|nvjet)")
+    # Our kernels come with copies, fills and casts of the library's; products and triangles are another path's work.
+    mixed = path != "compiled" and any(_seen(p, library) for p in (_SOLVE, _TRIANGLE, _PRODUCT))
+    return None if mixed else path

@@ -90,8 +90,13 @@ def _join(outputs: list[Tensor], tokens: int) -> Tensor:
     outputs.clear()
     if stacked.requires_grad and not torch.compiler.is_compiling() and not functorch_active():
         # The gradient arrives with T before H; batched matmul wants H before T and would copy it twice a chunk.
-        stacked.register_hook(Tensor.contiguous)  # type: ignore[no-untyped-call]
+        stacked.register_hook(_contiguous)  # type: ignore[no-untyped-call]
     return stacked.permute(0, 2, 3, 1, 4).flatten(1, 2)[:, :tokens].contiguous()
+
+
+def _contiguous(gradient: Tensor | None) -> Tensor | None:
+    """None stays None: an undefined gradient, which stands for zeros."""
+    return None if gradient is None else gradient.contiguous()
 
 
 def _prepare(x: Operands, *, scale: float, chunk: int, solver: Solver) -> _Chunks:
