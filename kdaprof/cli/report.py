@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import textwrap
 from collections.abc import Sequence
 from itertools import zip_longest
 from pathlib import Path
@@ -34,6 +35,7 @@ examples:
 exit codes: 0 ok · 1 a run cannot be read · 2 usage · 3 --check found a difference"""
 
 _FIGURES_NAMED = 20
+_WIDEST = 400
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -149,7 +151,7 @@ def _check(shown: Sequence[Shown], stream: TextIO) -> Exit:
             continue
         worst = Exit.REGRESSION
         for text in found[:_FIGURES_NAMED]:
-            print(f"{path}: {text}", file=stream)
+            print(f"{path}: {textwrap.shorten(text, _WIDEST, placeholder=' …')}", file=stream)
         if len(found) > _FIGURES_NAMED:
             print(f"{path}: and {len(found) - _FIGURES_NAMED} more differences", file=stream)
     return worst

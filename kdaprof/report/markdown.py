@@ -7,10 +7,11 @@ from collections.abc import Callable
 from kdaprof.analysis.verdict import sentence
 from kdaprof.report.gfm import plain
 from kdaprof.report.machine import ceilings, conditions, environment, overhead
-from kdaprof.report.pairs import Cell, cells_of, naming, pairs_of
+from kdaprof.report.pairs import cells_of, naming, pairs_of
 from kdaprof.report.proof import evidence, findings, refusals
 from kdaprof.report.scene import Scene
 from kdaprof.report.sections import figures, from_eager_to_floor, idle, instruments, more, spread, stages, taken
+from kdaprof.report.trouble import troubles
 from kdaprof.report.units import utc
 from kdaprof.runs.record import RunRecord
 from kdaprof.runs.results import RunResults
@@ -72,9 +73,8 @@ def opening(scene: Scene) -> list[str]:
     if not record.complete:
         done = sum(cell.record.status == "ok" for cell in scene.cells)
         lines += ["", f"> **Partial run:** it ended before its plan did; {done} of {len(scene.cells)} cells are whole."]
-    for cell in scene.cells:
-        if cell.record.status != "ok":
-            lines += ["", f"> **{plain(scene.naming.name(cell.key, mode=True))}: {cell.record.status}.** {_why(cell)}"]
+    for trouble in troubles(scene):
+        lines += ["", f"> **{plain(trouble.cells)}: {trouble.status}.** {plain(trouble.why)}"]
     for note in record.notes:
         lines += ["", f"> {plain(note)}"]
     return lines
@@ -88,8 +88,3 @@ def verdict(scene: Scene) -> list[str]:
         head, colon, rest = text.partition(":")
         lines.append(f"- **{plain(head)}:** {plain(rest)}" if colon and head in paths else f"- {plain(text)}")
     return lines or ["Nothing was measured."]
-
-
-def _why(cell: Cell) -> str:
-    error = cell.record.error
-    return plain(f"{error.type}: {error.text}") if error else "It was not reached."

@@ -24,7 +24,8 @@ def findings(scene: Scene) -> list[str]:
 
 def evidence(scene: Scene) -> list[str]:
     """Three witnesses a cell: what each says, and whether they agree."""
-    cells = [cell for cell in scene.cells if cell.result.evidence.witnesses]
+    ran = [cell for cell in scene.cells if cell.record.status in {"ok", "failed"}]
+    cells = [cell for cell in ran if cell.result.evidence.witnesses]
     if not cells:
         return []
     headers = [*(header for header, _ in scene.naming.columns), "mode", "verdict", "gate", "kernels", "counts"]

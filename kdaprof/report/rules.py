@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -21,6 +22,10 @@ def rule_explanation(rule: str) -> str:
     found = rule_of(rule)
     limits = f" Limits: {named_values(found.thresholds)}." if found.thresholds else ""
     return f"{found.explanation}{limits}"
+
+
+# A derived figure repeats the reason of its source: one sentence for both, with both named.
+_INHERITED = re.compile(r"^(through \w+: )+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +48,7 @@ def refused_figures(cells: Sequence[Cell], naming: Naming) -> tuple[Refused, ...
     for cell in cells:
         for fact_name, fact in cell.result.facts.items():
             for reason in () if fact.quotable or fact.value is None else fact.reasons:
-                group = groups.setdefault((reason.rule, reason.text), {})
+                group = groups.setdefault((reason.rule, _INHERITED.sub("", reason.text)), {})
                 group.setdefault(naming.name(cell.key, mode=True), []).append(label(fact_name))
     return tuple(
         Refused(rule, text, tuple((cell, tuple(names)) for cell, names in figures.items()))

@@ -10,7 +10,7 @@ from kdaprof.report.pairs import Cell, Pair
 from kdaprof.report.rules import rule_title
 from kdaprof.report.scene import Scene
 from kdaprof.report.sheets import graph_table, idle_table, main_table, more_table, watched_table
-from kdaprof.report.tables import DASH, Column, Entry, Table, entry_of
+from kdaprof.report.tables import DASH, Column, Entry, Table, entry_of, missing_text
 from kdaprof.report.units import scale_for
 from kdaprof.runs.facts import Fact
 from kdaprof.runs.results import Stage
@@ -31,11 +31,14 @@ def from_eager_to_floor(scene: Scene) -> list[str]:
     table = graph_table(scene.pairs, scene.naming)
     if not table.rows:
         return []
+    replays = [fact for pair in scene.pairs if (fact := pair.fact("graph", "wall_ns"))]
+    if all(fact.value is None for fact in replays):
+        return [f"Nothing was captured: {plain('; '.join(dict.fromkeys(map(missing_text, replays))))}."]
     legend = (
         "launch overhead = eager wall − busy; removed = (eager wall − graph wall) / launch overhead. Feeding new "
         "inputs costs the input copy on top of the graph's wall. The floor is what this card's own ceilings allow."
     )
-    return [*drawn(table), "", legend] if table.has_figures else drawn(table)
+    return [*drawn(table), "", legend]
 
 
 def idle(scene: Scene) -> list[str]:

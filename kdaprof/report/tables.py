@@ -112,8 +112,8 @@ def entry_of(fact: Fact | None, scale: Scale, spread: str | None = None) -> Entr
     text = scale.text(fact.value)
     low, high = {"ci95": fact.ci95 or (None, None), "range": (fact.min, fact.max)}.get(spread or "", (None, None))
     if low is not None and high is not None and (low, high) != (fact.value, fact.value):
-        text = f"{text} [{scale.ends(fact.value, low, high)}]"
-    rules = tuple(dict.fromkeys(reason.rule for reason in fact.reasons)) if not fact.quotable else ()
+        text = f"{text} [{', '.join(scale.ends(fact.value, low, high))}]"
+    rules = tuple(sorted({reason.rule for reason in fact.reasons})) if not fact.quotable else ()
     return Entry(text, rules)
 
 

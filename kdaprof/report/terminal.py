@@ -19,6 +19,7 @@ from kdaprof.report.places import place_of
 from kdaprof.report.rules import rule_explanation, rule_title, short_list
 from kdaprof.report.scene import Scene
 from kdaprof.report.sheets import Spec
+from kdaprof.report.trouble import troubles
 from kdaprof.report.upright import Upright, blocks, upright
 from kdaprof.runs.record import RunRecord
 from kdaprof.runs.results import Evidence, Finding, RunResults
@@ -101,7 +102,9 @@ def _group_name(scene: Scene, pair: Pair) -> str:
 
 
 def _show_group(console: Console, scene: Scene, pairs: Sequence[Pair]) -> set[str]:
-    evidence = [cell.result.evidence for pair in pairs for cell in (pair.eager, pair.graph) if cell]
+    cells = [cell for pair in pairs for cell in (pair.eager, pair.graph) if cell]
+    ran = [cell for cell in cells if cell.record.status == "ok"] or cells
+    evidence = [cell.result.evidence for cell in ran]
     console.print()
     title = Text(_group_name(scene, pairs[0]), style="bold")
     title.append("  ").append(_proof(evidence))
@@ -111,6 +114,9 @@ def _show_group(console: Console, scene: Scene, pairs: Sequence[Pair]) -> set[st
         _draw(console, block)
     for number, reason in enumerate(table.notes, 1):
         _paragraph(console, Text(f"({number}) {reason}", style="dim"))
+    if table.shared_rules:
+        text = f"each figure in parentheses also: {' '.join(table.shared_rules)}"
+        _paragraph(console, Text(text, style="dim"))
     for left in table.left_out:
         _paragraph(console, Text(f"no {', '.join(left.headers)}: {'; '.join(left.reasons)}", style="dim"))
     return {rule for row in table.rows for entry in row.entries for rule in entry.rules}
@@ -147,13 +153,11 @@ def _proof(found: Sequence[Evidence]) -> Text:
 
 
 def _show_trouble(console: Console, scene: Scene) -> None:
-    failed = [cell for cell in scene.cells if cell.record.status != "ok"]
-    if not scene.record.complete or failed:
+    found = troubles(scene)
+    if not scene.record.complete or found:
         _section(console, "Not measured" if scene.record.complete else "Partial run: it ended before its plan did")
-    for cell in failed:
-        error = cell.record.error
-        why = f"{error.type}: {error.text}" if error else "not reached"
-        _paragraph(console, Text(f"{scene.naming.name(cell.key, mode=True)}: {cell.record.status}, {why}"))
+    for trouble in found:
+        _paragraph(console, Text(f"{trouble.cells}: {trouble.status}, {trouble.why}"))
 
 
 def _show_findings(console: Console, scene: Scene) -> None:

@@ -6,6 +6,7 @@ Reads without colour and when piped; nothing is cut off but names, and those kee
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -26,7 +27,8 @@ _LETTERS = {
     "sync": "s", "allocator": "a", "jit": "j", "dispatch": "d", "host_other": "h", "launch_call": "l",
     "launch_latency": "y", "device_wait": "w", "graph_gap": "g", "no_launch_record": "n", "unclassified": "u",
 }  # fmt: skip
-_NAME_WIDTH = 52
+_ARGUMENTS = re.compile(r"(?<=>)\([^()]*(?:\([^()]*\)[^()]*)*\)$")
+_NAME_WIDTH, _NARROW = 52, 100
 
 
 def show_traces(
@@ -59,7 +61,8 @@ def trace_markdown(reports: Sequence[TraceReport], ranks: Sequence[RankRow] = ()
     show_traces(console, reports, ranks, top=top)
     titles = ", ".join(_base(report) for report in reports)
     body = "\n".join(line.rstrip() for line in stream.getvalue().splitlines())
-    return f"# {titles}\n\n**{verdict_text(reports, decision)}**\n\n{next_step(reports, decision)}\n\n```text\n{body}\n```\n"
+    verdict = f"**{verdict_text(reports, decision)}**\n\nNext: {next_step(reports, decision)}"
+    return f"# {titles}\n\n{verdict}\n\n```text\n{body}\n```\n"
 
 
 def _base(report: TraceReport) -> str:
@@ -97,14 +100,15 @@ def _device(console: Console, device: DeviceReport, top: int) -> None:
         facts.append(f"streams overlap {format_ns(busy.overlap_ns)}")
     console.print(Text(title, style="bold") + Text("  " + " · ".join(facts)))
     _strip(console, device.strip)
-    console.print(_classes(device))
+    names = max(_NAME_WIDTH - max(_NARROW - console.width, 0), 16)
     tables = (
+        _classes(device),
         _steps(device, top),
-        _phases(device, top),
+        _phases(device, top, names),
         _launches(device, top),
-        _operators(device, top),
-        _kernels(device, top),
-        _paths(device),
+        _operators(device, top, names),
+        _kernels(device, top, names),
+        _paths(device, names),
     )
     for table in tables:
         if table is not None:
@@ -114,18 +118,19 @@ def _device(console: Console, device: DeviceReport, top: int) -> None:
 
 def _strip(console: Console, strip: Strip) -> None:
     """Time from left to right: how busy each bin is, and below the class that holds most of its idle."""
-    bars = "".join(_BLOCKS[min(8, round(share * 8))] if share < 1 else _BLOCKS[8] for share in strip.busy)
+    bars = "".join(_BLOCKS[min(8, round(share * 8))] for share in strip.busy)
     letters = "".join(_LETTERS[name] if name else "·" for name in strip.idle)
-    used = [f"{_LETTERS[name]} {WORDS[name]}" for name in dict.fromkeys(strip.idle) if name]
-    console.print(Text(f"  busy  │{bars}│ {format_ns(strip.bin_ns)} each"))
-    console.print(Text(f"  idle  │{letters}│ {', '.join(used)}", style="dim"))
+    used = ", ".join(f"{_LETTERS[name]} {WORDS[name]}" for name in dict.fromkeys(strip.idle) if name)
+    console.print(Text(f"  busy  │{bars}│"))
+    console.print(Text(f"  idle  │{letters}│"))
+    console.print(Text(f"        {format_ns(strip.bin_ns)} each: {used or 'no idle'}", style="dim"))
 
 
 def _table(title: str, *columns: str, text: int = 1) -> Table:
     """A table whose first `text` columns are words; figures stand at the right."""
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 1, 0, 0))
     for index, column in enumerate(columns):
-        table.add_column(column, justify="left" if index < text else "right", no_wrap=index >= text, overflow="fold")
+        table.add_column(column, justify="left" if index < text else "right", no_wrap=True)
     return table
 
 
@@ -134,10 +139,8 @@ def _classes(device: DeviceReport) -> Table:
     idle, span = device.idle.total_ns or 1, device.span_ns or 1
     for name, value in sorted(device.idle.by_class().items(), key=lambda item: -item[1]):
         if value:
-            bar = "█" * round(24 * value / idle)
-            table.add_row(
-                WORDS[name], bar, format_ns(value), format_fraction(value / idle), format_fraction(value / span)
-            )
+            shares = (format_fraction(value / idle), format_fraction(value / span))
+            table.add_row(WORDS[name], "█" * round(20 * value / idle), format_ns(value), *shares)
     causes = (
         ("drained by a synchronise", device.drained_by_sync_ns),
         ("starved (host late)", device.starved_ns),
@@ -145,21 +148,19 @@ def _classes(device: DeviceReport) -> Table:
     )
     for name, value in causes:
         if value:
-            table.add_row(
-                Text(f"cause: {name}", style="dim"), "", format_ns(value), format_fraction(value / idle),
-                format_fraction(value / span),
-            )  # fmt: skip
+            shares = (format_fraction(value / idle), format_fraction(value / span))
+            table.add_row(Text(f"cause: {name}", style="dim"), "", format_ns(value), *shares)
     return table
 
 
 def _steps(device: DeviceReport, top: int) -> Table | None:
     if not device.steps:
         return None
-    table = _table("Steps", "step", "host", "span", "busy", "idle", "before it", "most idle", "launches", "syncs")
+    table = _table("Steps", "step", "host", "span", "busy", "idle", "lead", "most idle", "launches", "syncs")
     for step in device.steps[:top]:
         largest = step.idle.largest()
         table.add_row(
-            step.name + (" (partial)" if step.partial else ""),
+            step.name + ("*" if step.partial else ""),
             format_ns(step.host_ns),
             format_ns(step.span_ns),
             format_ns(step.busy_ns),
@@ -170,32 +171,33 @@ def _steps(device: DeviceReport, top: int) -> Table | None:
             f"{step.synchronisations:,}",
         )
     _more(table, len(device.steps), top)
+    table.caption_justify, table.caption_style = "left", "dim"
+    table.caption = "lead: idle between the step before and its first kernel"
+    if any(step.partial for step in device.steps):
+        table.caption += "; * partial: cut off by the recording, or without device events"
     return table
 
 
-def _phases(device: DeviceReport, top: int) -> Table | None:
+def _phases(device: DeviceReport, top: int, names: int) -> Table | None:
     shown = [phase for phase in device.phases if phase.total_device_events or phase.total_launches]
     if not shown:
         return None
-    table = _table("Phases (annotations)", "phase", "calls", "host", "busy", "self busy", "idle", "launches", "kernel")
+    table = _table("Phases (annotations)", "phase", "calls", "host", "busy", "idle", "launches", "kernel")
     for phase in shown[:top]:
         table.add_row(
-            _middle(phase.name) + (f"  in {_middle(phase.parent, 24)}" if phase.parent else ""),
+            _middle(phase.name + (f" in {phase.parent}" if phase.parent else ""), names),
             f"{phase.calls:,}",
             format_ns(phase.total_host_ns),
             format_ns(phase.total_busy_ns),
-            format_ns(phase.self_busy_ns),
             format_ns(phase.total_idle_ns),
             f"{phase.total_launches:,}",
             format_ns(phase.median_kernel_ns) if phase.median_kernel_ns is not None else "—",
         )
     _more(table, len(shown), top)
-    outside = device.outside
-    if outside.busy_ns or outside.idle_ns:
-        table.add_row(
-            Text("outside all", style="dim"), "", "", format_ns(outside.busy_ns), "", format_ns(outside.idle_ns),
-            f"{outside.launches:,}", "",
-        )  # fmt: skip
+    rest = device.outside
+    if rest.busy_ns or rest.idle_ns:
+        figures = (format_ns(rest.busy_ns), format_ns(rest.idle_ns), f"{rest.launches:,}")
+        table.add_row(Text("outside all", style="dim"), "", "", *figures, "")
     return table
 
 
@@ -217,45 +219,39 @@ def _launches(device: DeviceReport, top: int) -> Table | None:
     return table
 
 
-def _operators(device: DeviceReport, top: int) -> Table | None:
+def _operators(device: DeviceReport, top: int, names: int) -> Table | None:
     if not device.operators:
         return None
-    table = _table(
-        "Operators, by the idle before their kernels", "operator", "calls", "launches", "idle", "busy", "host"
-    )
+    title = "Operators, by the idle before their kernels"
+    table = _table(title, "operator", "calls", "launches", "idle", "busy", "host")
     for row in device.operators[:top]:
-        table.add_row(
-            _middle(row.name), f"{row.calls:,}", f"{row.launches:,}", format_ns(row.idle_ns), format_ns(row.busy_ns),
-            format_ns(row.host_ns),
-        )  # fmt: skip
+        times = (format_ns(row.idle_ns), format_ns(row.busy_ns), format_ns(row.host_ns))
+        table.add_row(_middle(row.name, names), f"{row.calls:,}", f"{row.launches:,}", *times)
     _more(table, len(device.operators), top)
     return table
 
 
-def _kernels(device: DeviceReport, top: int) -> Table | None:
+def _kernels(device: DeviceReport, top: int, names: int) -> Table | None:
     if not device.kernels:
         return None
-    busy = device.busy_ns or 1
     table = _table("Kernels and copies", "name", "calls", "median", "busy", "share")
     for row in device.kernels[:top]:
-        table.add_row(
-            _middle(row.name), f"{row.calls:,}", format_ns(row.median_ns), format_ns(row.busy_ns),
-            format_fraction(row.busy_ns / busy),
-        )  # fmt: skip
+        share = format_fraction(row.busy_ns / (device.busy_ns or 1))
+        name = _middle(_plain(row.name), names)
+        table.add_row(name, f"{row.calls:,}", format_ns(row.median_ns), format_ns(row.busy_ns), share)
     _more(table, len(device.kernels), top)
     return table
 
 
-def _paths(device: DeviceReport) -> Table | None:
+def _paths(device: DeviceReport, names: int) -> Table | None:
     rows = [row for row in device.paths if row.region is None]
     if not rows:
         return None
     table = _table("What ran", "family", "events", "busy", "share", "for example")
     table.columns[4].justify = "left"
     for row in rows:
-        table.add_row(
-            row.family, f"{row.kernels:,}", format_ns(row.busy_ns), format_fraction(row.share), _middle(row.example, 60)
-        )
+        figures = (f"{row.kernels:,}", format_ns(row.busy_ns), format_fraction(row.share))
+        table.add_row(row.family, *figures, _middle(_plain(row.example), names))
     return table
 
 
@@ -265,15 +261,16 @@ def _queue(console: Console, device: DeviceReport) -> None:
         return
     peak = max(queue.depth) or 1
     bars = "".join(_BLOCKS[min(8, -(-depth * 8 // peak))] for depth in queue.depth)
+    delay, waiting, arriving = (
+        format_ns(value) for value in (queue.delay_median_ns, queue.queueing_median_ns, queue.latency_median_ns)
+    )
     console.print(Text("Launch queue", style="bold"))
+    console.print(Text(f"  depth │{bars}│"))
     console.print(
-        Text(f"  depth │{bars}│ max {queue.depth_max:,}, empty {format_fraction(queue.empty_share)} of the time")
+        Text(f"        at most {queue.depth_max:,} waiting, none for {format_fraction(queue.empty_share)} of the time")
     )
     console.print(
-        Text(
-            f"  from the return of a launch call to its start: median {format_ns(queue.delay_median_ns)} "
-            f"(queueing {format_ns(queue.queueing_median_ns)}, latency {format_ns(queue.latency_median_ns)})"
-        )
+        Text(f"        return of the call to start: {delay} (queueing {waiting}, latency {arriving}), medians")
     )
 
 
@@ -317,7 +314,12 @@ def _more(table: Table, n: int, top: int) -> None:
         table.add_row(Text(f"… {n - top:,} more (--top {n})", style="dim"))
 
 
-def _middle(text: str, width: int = _NAME_WIDTH) -> str:
+def _plain(name: str) -> str:
+    """A kernel's name without its return type, common namespaces and argument list."""
+    return _ARGUMENTS.sub("", name.removeprefix("void ").replace("at::native::", "")) or name
+
+
+def _middle(text: str, width: int) -> str:
     """A name cut in its middle, so that what tells it apart (often the end) stays."""
     if len(text) <= width:
         return text

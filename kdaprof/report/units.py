@@ -33,11 +33,11 @@ class Scale:
             return f"{float(f'{scaled:.2e}'):,.0f}"
         return format_number(scaled)
 
-    def ends(self, value: float, low: float, high: float) -> str:
-        """`7.18, 7.32`: the ends of an interval to the decimals of its value, without the unit again."""
+    def ends(self, value: float, low: float, high: float) -> tuple[str, str]:
+        """`7.18` and `7.32`: the ends of an interval to the decimals of its value, without unit and grouping."""
         per = 0.01 if self.unit == "fraction" else self.per
         places = decimals(value / per) if self.unit != "fraction" else int(abs(value) < 0.1)
-        return ", ".join(f"{end / per:,.{places}f}" for end in (low, high))
+        return f"{low / per:.{places}f}", f"{high / per:.{places}f}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,12 +30,15 @@ class Upright:
     rows: tuple[UprightRow, ...]
     notes: tuple[str, ...]
     left_out: tuple[LeftOut, ...]
+    shared_rules: tuple[str, ...] = ()
+    """Rules that refuse every refused figure of the table, beside others: said once below it, not in each place."""
 
     def text(self, entry: Entry) -> str:
         """An entry without markup: `(0.156) Q02` when refused, `— (1)` when missing."""
         if entry.missing is not None:
             return f"{DASH} ({self.notes.index(entry.missing) + 1})"
-        return f"({entry.text}) {' '.join(entry.rules)}" if entry.rules else entry.text
+        own = [rule for rule in entry.rules if rule not in self.shared_rules]
+        return " ".join([f"({entry.text})", *own]) if entry.rules else entry.text
 
     def widths(self) -> tuple[int, list[int]]:
         """Width of the first column, and of each phase's."""
@@ -57,7 +60,8 @@ def upright(pairs: Sequence[Pair], specs: Sequence[Spec]) -> Upright:
         if name:
             rows += _interval([pair.fact(*spreads[name]) for pair in pairs], times)
     reasons = (entry.missing for row in rows for entry in row.entries if entry.missing is not None)
-    return Upright(tuple(pair.key.phase for pair in pairs), tuple(rows), tuple(dict.fromkeys(reasons)), flat.left_out)
+    phases = tuple(pair.key.phase for pair in pairs)
+    return Upright(phases, tuple(rows), tuple(dict.fromkeys(reasons)), flat.left_out, _shared(rows))
 
 
 def blocks(table: Upright, width: int) -> list[Upright]:
@@ -80,12 +84,19 @@ def blocks(table: Upright, width: int) -> list[Upright]:
     ]
 
 
+def _shared(rows: Sequence[UprightRow]) -> tuple[str, ...]:
+    sets = {entry.rules for row in rows for entry in row.entries if entry.rules}
+    common = set.intersection(*map(set, sets)) if sets else set()
+    # One rule a figure is short enough to stand beside it, and is easier to read there.
+    return tuple(sorted(common)) if any(len(rules) > 1 for rules in sets) else ()
+
+
 def _interval(facts: Sequence[Fact | None], scale: Scale) -> list[UprightRow]:
     entries = []
     for found in facts:
         if found is None or found.value is None or found.ci95 is None:
             entries.append(Entry(""))
         else:
-            low, high = scale.ends(found.value, *found.ci95).split(", ")
+            low, high = scale.ends(found.value, *found.ci95)
             entries.append(Entry(f"{low}–{high}", entry_of(found, scale).rules))
     return [UprightRow("  95 %", tuple(entries))] if any(entry.text for entry in entries) else []

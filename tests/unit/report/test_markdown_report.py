@@ -11,6 +11,7 @@ import pytest
 
 from kdaprof.report.markdown import SECTIONS, render
 from kdaprof.runs.conditions import Conditions
+from kdaprof.runs.facts import Reason
 from kdaprof.runs.record import CellError, RunRecord
 from kdaprof.runs.results import Finding, RunResults, Stage
 
@@ -146,13 +147,49 @@ def test_what_failed_stands_above_everything() -> None:
     assert "> **compiled fwd: failed.** InvalidCxxCompiler: no working C++ compiler" in text.split("## Verdict")[0]
 
 
+def test_cells_that_fail_alike_are_said_once() -> None:
+    record, results = paper_runs.laptop_run()
+    failed = record.cells[2]
+    again = replace(failed, key=replace(failed.key, phase="bwd"))
+    text = render(replace(record, cells=(*record.cells, again)), results)
+    assert "> **compiled fwd, compiled bwd: failed.** InvalidCxxCompiler: no working" in text
+    assert text.split("## Verdict")[0].count("no working C++ compiler") == 1
+
+
+def test_a_reason_that_a_derived_figure_inherits_is_said_once() -> None:
+    record, results = paper_runs.h200_run()
+    inherited = Reason(
+        rule="Q02", text="through wall_ns: the interval of wall_ns is 14 % wide on each side; 10 % is the limit"
+    )
+    first = paper_runs.refused(results.cells[0], inherited, "tokens_per_s")
+    explained = section(render(record, replace(results, cells=(first, *results.cells[1:]))), "Refused figures")
+    assert explained.count("14 % wide") == 1
+    assert "wall, host-bound, tokens/s of fused fwd" in explained
+
+
+def test_a_run_in_which_nothing_could_be_captured_says_why_instead_of_a_table() -> None:
+    record, results = paper_runs.h200_run()
+    why = "CUDA Graphs need a CUDA device"
+    cells = tuple(
+        replace(cell, status="unavailable", error=CellError(type="UnavailableError", text=why))
+        if cell.key.mode == "graph"
+        else cell
+        for cell in record.cells
+    )
+    eager = tuple(cell for cell in results.cells if "/eager/" in cell.id)
+    text = render(replace(record, cells=cells), replace(results, cells=eager))
+    told = section(text, "Eager → graph → busy → floor")
+    assert told.strip() == f"Nothing was captured: failed: {why}."
+    assert all(row[2] == "eager" for row in tables(section(text, "Which path ran"))[0][2:])
+
+
 def test_a_partial_run_says_so() -> None:
     record, results = paper_runs.h200_run()
     skipped = replace(record.cells[-1], status="skipped")
     text = render(replace(record, complete=False, ended_unix_ns=None, cells=(*record.cells[:-1], skipped)), results)
     top = text.split("## Verdict")[0]
     assert "> **Partial run:** it ended before its plan did; 11 of 12 cells are whole." in top
-    assert "> **tensor fwdbwd graph: skipped.** It was not reached." in top
+    assert "> **tensor fwdbwd graph: skipped.** not reached" in top
     assert "took" not in top
 
 

@@ -13,6 +13,7 @@ import pytest
 from rich.console import Console
 
 from kdaprof.report.terminal import recorded_run_hint, show_run
+from kdaprof.runs.facts import Reason
 from kdaprof.runs.results import Evidence, Finding, RunResults
 
 RUNS = [paper_runs.h200_run, paper_runs.laptop_run]
@@ -75,6 +76,20 @@ def test_a_refused_figure_stands_in_parentheses_with_its_rule_explained_below() 
     assert row(fused, "  95 %")[0] == "(0.154–0.158) Q02"
     assert "Q02 spread: " in text.split("In parentheses: not to be quoted")[1]
     assert len(re.findall(r"0\.156", text)) == 1
+
+
+def test_rules_that_refuse_all_are_said_once_below_the_table() -> None:
+    record, results = paper_runs.h200_run()
+    both = (Reason(rule="Q05", text="load"), Reason(rule="Q08", text="cpu"))
+    cells = [results.cells[0], *(c for c in results.cells[1:])]
+    for i in (0, 2):
+        facts = {name: f.refuse(*both) for name, f in cells[i].facts.items() if name in {"wall_ns", "host_ns"}}
+        cells[i] = replace(cells[i], facts=cells[i].facts | facts)
+    cells[0] = replace(cells[0], facts=cells[0].facts | {"host_bound": results.cells[2].facts["host_bound"]})
+    fused = shown((record, replace(results, cells=tuple(cells)))).split("\nfused  ")[1].split("\ntensor  ")[0]
+    assert row(fused, "wall ms") == ["(0.156) Q02", "(0.410)", "0.620"]
+    assert row(fused, "host ms") == ["(0.0600)", "(0.190)", "0.260"]
+    assert "each figure in parentheses also: Q05 Q08" in fused
 
 
 def test_evidence_stands_beside_the_path() -> None:

@@ -15,6 +15,7 @@ import pytest
 from kdaprof.errors import BadFileError, Exit, KdaprofError, UsageError
 from kdaprof.runs import codec, store
 from kdaprof.runs.atomic import TargetError
+from kdaprof.runs.ids import new_run_id
 from kdaprof.runs.samples import Sample, read_samples, write_samples
 
 
@@ -209,6 +210,13 @@ def test_target_that_is_not_empty_needs_force(tmp_path: Path) -> None:
     assert (tmp_path / "old.txt").read_text() == "x"
 
 
+def test_force_takes_away_an_earlier_run_and_nothing_else(written: Path) -> None:
+    (written / "notes.txt").write_text("mine")
+    (written / "timeline-a-profiled-cuda.parquet").write_bytes(b"x")
+    store.open_target(written, force=True)
+    assert [path.name for path in written.rglob("*") if path.is_file()] == ["notes.txt"]
+
+
 @pytest.mark.parametrize("parent", ["/proc", "/dev/full", "/dev/null"])
 def test_target_that_cannot_be_written(parent: str) -> None:
     with pytest.raises((TargetError, UsageError)) as caught:
@@ -228,7 +236,7 @@ def test_target_on_a_nearly_full_disk(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_run_ids_are_ordered_by_time_readable_and_apart() -> None:
     moment = datetime(2026, 12, 2, 1, 55, tzinfo=UTC)
-    ids = {store.new_run_id("KDA fused,tensor", moment) for _ in range(20)}
+    ids = {new_run_id("KDA fused,tensor", moment) for _ in range(20)}
     assert len(ids) > 15
     assert all(name.startswith("20261202T015500Z-kda-fused-tensor-") for name in ids)
 
