@@ -66,12 +66,20 @@ def make_call(
     return Call(*(x.to(dtype).requires_grad_(requires_grad) for x in call.tensors))
 
 
-def gradients(outputs: tuple[Tensor, Tensor | None], inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """Gradients of a fixed random weighting of all outputs."""
-    given = [o for o in outputs if o is not None]
+def weighted(*outputs: Tensor | None) -> Tensor:
+    """One number made of all outputs by a fixed random weighting."""
     random = torch.Generator().manual_seed(7)
-    weights = [torch.randn(o.shape, generator=random, dtype=torch.float64).to(o.dtype) for o in given]
-    return torch.autograd.grad(given, inputs, weights)
+    terms = [
+        (o * torch.randn(o.shape, generator=random, dtype=torch.float64).to(o.dtype)).sum()
+        for o in outputs
+        if o is not None
+    ]
+    return torch.stack([term.to(terms[0].dtype) for term in terms]).sum()
+
+
+def gradients(outputs: tuple[Tensor | None, ...], inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """Gradients of a fixed random weighting of all outputs."""
+    return torch.autograd.grad(weighted(*outputs), inputs)
 
 
 def relative_l2(x: Tensor, reference: Tensor) -> float:
