@@ -153,7 +153,9 @@ class EventDecoder:
         if "Operator" in {event.cat for event in events}:
             _mark_annotations(kinds, names)
         stacks = [argument.call_stack for argument in arguments]
-        thread = np.where(on_device, MISSING, builder.thread_ids(pids, tids))
+        thread = np.full(len(events), MISSING, dtype=np.int32)
+        host = np.flatnonzero(~on_device).tolist()
+        thread[host] = builder.thread_ids([pids[row] for row in host], [tids[row] for row in host])
         builder.add(
             len(events),
             kind=kinds,
