@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -194,6 +197,40 @@ def test_a_cell_cut_off_while_measured_is_failed_and_keeps_its_samples(written: 
     assert error is not None
     assert error.type == "InterruptedRunError"
     assert len(stored.samples[record.cells[0].id]) == 4
+
+
+KILLED = """
+import os, signal, sys
+from dataclasses import replace
+from pathlib import Path
+sys.path[:0] = sys.argv[2:]
+import paper_runs
+from test_run_store import samples
+from kdaprof.runs import atomic, store
+record, _ = paper_runs.h200_run()
+cells = [replace(cell, status="skipped") for cell in record.cells]
+writer = store.open_target(Path(sys.argv[1]))
+writer.put_record(replace(record, cells=tuple(cells), complete=False))
+for i, cell in enumerate(record.cells):
+    if i == 3:
+        # Die inside the fourth cell's own write: its temporary file is filled, nothing is in place.
+        atomic.os.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+    writer.put_samples(cell.key, samples(cell.id))
+    cells[i] = cell
+    writer.put_record(replace(record, cells=tuple(cells), complete=False))
+"""
+
+
+def test_a_kill_in_the_fourth_cell_leaves_three_readable_ones(tmp_path: Path) -> None:
+    here = Path(__file__).resolve().parent
+    places = [str(here), str(here.parent / "report")]
+    done = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "run"), *places], check=False, timeout=60)
+    assert done.returncode == -signal.SIGKILL
+    stored = store.read_run(tmp_path / "run")
+    assert [cell.status for cell in stored.record.cells] == ["ok"] * 3 + ["skipped"] * 9
+    assert not stored.record.complete
+    assert list(stored.samples) == sorted(cell.id for cell in stored.record.cells[:3])
+    assert all(len(rows) == 4 for rows in stored.samples.values())
 
 
 def test_target_that_is_a_file(tmp_path: Path) -> None:
