@@ -39,7 +39,9 @@ def runner(path: str, *, traced: bool, as_operator: bool) -> Runner:
     a dispatch mode is on or a tensor answers operators itself.
     """
     if path == "fused":
-        return _run_fused_operator if traced or as_operator else _run_fused
+        from kdaprof.kda import fused  # noqa: PLC0415  the gate has found that it can be imported
+
+        return functools.partial(_run_fused, fused.fused_kda_op if traced or as_operator else fused.fused_kda)
     # Inside a compiled region the path `compiled` is its own body: the region is what compiles it.
     return _RUNNERS["tensor" if traced and path == "compiled" else path]
 
@@ -98,22 +100,14 @@ def _by_channel(x: Operands) -> Operands:
     return x._replace(b=gate, w=gate)
 
 
-def _run_fused(x: Operands, *, scale: float, initial_state: Tensor | None, final_state: bool, chunk: int) -> Result:
-    from kdaprof.kda.fused import fused_kda  # noqa: PLC0415  the gate has found that it can be imported
-
-    return _call_fused(fused_kda, x, scale, initial_state, final_state)
-
-
-def _run_fused_operator(
-    x: Operands, *, scale: float, initial_state: Tensor | None, final_state: bool, chunk: int
-) -> Result:
-    from kdaprof.kda.fused import fused_kda_op  # noqa: PLC0415
-
-    return _call_fused(fused_kda_op, x, scale, initial_state, final_state)
-
-
-def _call_fused(
-    form: Callable[..., Result], x: Operands, scale: float, initial_state: Tensor | None, final_state: bool
+def _run_fused(
+    form: Callable[..., Result],
+    x: Operands,
+    *,
+    scale: float,
+    initial_state: Tensor | None,
+    final_state: bool,
+    chunk: int,
 ) -> Result:
     q, k, v, g, beta, _ = x
     out = v.dtype
