@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
+from kdaprof.cli.parser import VerbParser
 from kdaprof.errors import Exit, UsageError
 from kdaprof.probe.plan import Effort, Request
 
@@ -31,17 +32,16 @@ exit codes: 0 ok · 1 a requested cell failed · 2 usage · 5 the only requested
 
 def build_parser() -> argparse.ArgumentParser:
     """The flags of `probe`, as in the contract."""
-    parser = argparse.ArgumentParser(
-        prog="kdaprof probe",
+    parser = VerbParser(
+        "probe",
         description="Measure Kimi Delta Attention on each path: what a call takes (wall, host, GPU busy), which path "
         "really ran (three witnesses), what capturing it into a CUDA Graph buys, and which figures may be quoted.",
         epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     what = parser.add_argument_group("what is measured")
     what.add_argument("--path", metavar="PATH", help="one path: fused, tensor, tensor-rows, compiled, reference")
     what.add_argument("--paths", metavar="A,B", help="several, interleaved (default: fused,tensor)")
-    what.add_argument("--shape", metavar="B,T,H,K,V", help="default 10,512,12,64,64 on a GPU, 1,64,2,64,64 without")
+    what.add_argument("--shape", metavar="B,T,H,K,V", help="default 10,512,12,64,64 on a GPU, 1,40,2,32,32 without")
     what.add_argument("--chunk", type=int, default=16, metavar="C", help="tokens a chunk (default %(default)s)")
     what.add_argument("--dtype", default="float32", help="float32, bfloat16, float16, float64 (default %(default)s)")
     what.add_argument("--phases", default="fwd,bwd,fwdbwd", metavar="P,P", help="default %(default)s")
@@ -49,9 +49,7 @@ def build_parser() -> argparse.ArgumentParser:
     what.add_argument("--contexts", default="plain", metavar="C,C", help="how the op is wrapped (default %(default)s)")
     what.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (default %(default)s)")
     how = parser.add_argument_group("how")
-    how.add_argument(
-        "--rounds", type=int, default=5, help="interleaved rounds, which give the interval (%(default)s)"
-    )
+    how.add_argument("--rounds", type=int, default=5, help="interleaved rounds, which give the interval (%(default)s)")
     how.add_argument("--samples", type=int, default=20, help="timed calls a round and cell (%(default)s)")
     how.add_argument("--util-seconds", type=float, default=5.0, metavar="S", help="sustained loop a path (%(default)s)")
     how.add_argument("--cache", default="rotate", help="rotate: inputs are evicted from L2 (default); warm: one set")

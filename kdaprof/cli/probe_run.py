@@ -1,4 +1,4 @@
-"""The part of `kdaprof probe` that needs torch: open the device, run the session, derive, report, and say the verdict."""
+"""The part of `kdaprof probe` that needs torch: run the session, derive, report, say the verdict."""
 
 from __future__ import annotations
 

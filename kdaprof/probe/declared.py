@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from kdaprof.instruments.device import Device
+from kdaprof.kda.cost import OpSize
 from kdaprof.kda.declared import declared_counts
 from kdaprof.kda.shapes import OpShape
 from kdaprof.kda.signatures import SIGNATURES
-from kdaprof.probe.work import work_of
+from kdaprof.kda.traffic import work
 from kdaprof.runs.record import DeclaredCounts, Observed, PathSignature
 from kdaprof.workloads.inputs import sets_to_exceed
 from kdaprof.workloads.op import CaseSpec, trains
@@ -17,6 +18,9 @@ def observed_before(spec: CaseSpec, device: Device, *, cache: str) -> Observed:
     key = spec.key
     extents = OpShape(*(key.size(axis) for axis in ("B", "T", "H", "K", "V")))
     counts = declared_counts(key.path, key.phase, extents, key.size("C"), key.dtype)
+    # Checkpointing recomputes, autocast casts, strides copy: such a call has counts of its own; none is declared.
+    plain = counts is not None and key.context in ("plain", "no_grad", "inference")
+    declared = DeclaredCounts(launches=counts.launches, allocs=counts.allocs) if counts and plain else None
     return Observed(
         device="cuda" if device.kind == "cuda" else "cpu",
         trains=trains(key.phase),
@@ -24,11 +28,11 @@ def observed_before(spec: CaseSpec, device: Device, *, cache: str) -> Observed:
         input_sets=spec.input_sets,
         tokens=key.size("B") * key.size("T"),
         l2_bytes=device.traits.l2_bytes,
-        declared=DeclaredCounts(launches=counts.launches, allocs=counts.allocs) if counts else None,
+        declared=declared,
         signatures=tuple(
             PathSignature(path=s.path, patterns=tuple(f"^(?:{p.pattern})" for p in s.kernels)) for s in SIGNATURES
         ),
-        work=work_of(key),
+        work=work(key.path, key.phase, OpSize.of(key.shape), key.dtype),
         missing={} if device.kind == "cuda" else _without_gpu(),
     )
 

@@ -7,9 +7,12 @@ from kdaprof.runs.record import CellError, Status
 
 
 def describe(error: BaseException) -> CellError:
-    """Type and first line of an exception; out-of-memory gets its way out."""
+    """Type and text of an exception as one line of at most 500 characters; out-of-memory gets its way out.
+
+    The first lines together: torch.compile says in the first one that something failed, and in the next ones what.
+    """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    text = lines[0] if lines else "no message"
+    text = " · ".join(lines[:6]) if lines else "no message"
     if type(error).__name__ == "OutOfMemoryError":
         text += " — choose a smaller --shape"
     return CellError(type=type(error).__name__, text=text[:500])

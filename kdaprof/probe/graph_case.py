@@ -65,8 +65,9 @@ def capture_case(eager: OpCase, *, flush_bytes: int) -> tuple[GraphCase | None, 
     The comparison is only worth something if it can fail: the outputs of one input set are held against the
     eager outputs of another, and that comparison must not pass (`stale_check_failed`).
     """
+    # Never run before the capture: an AccumulateGrad node made on the default stream and kept alive would make
+    # that stream wait for the capturing one, which breaks the capture of a backward pass.
     static = OpCase(_one_set(eager.spec), (_copy_of(eager.sets[0], trains(eager.spec.key.phase)),))
-    static.prepare(0)
     made = _capture(static)
     if isinstance(made, CaptureFailure):
         where = f"{made.file}:{made.line}" if made.file else None

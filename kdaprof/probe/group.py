@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -28,6 +29,9 @@ from kdaprof.runs.samples import Sample
 from kdaprof.runs.util import UtilReading
 from kdaprof.workloads.inputs import OpInputs, make_inputs
 from kdaprof.workloads.op import CaseSpec, OpCase, trains
+
+if TYPE_CHECKING:
+    from kdaprof.probe.graph_case import GraphCase
 
 RoundHook = Callable[[int, Sequence[Series]], None]
 
@@ -94,7 +98,7 @@ class GroupMeasurement:
         case = OpCase(spec, self._sets)
         series = Series(spec.key, case)
         # Step 0 is timed like every other call, and its outputs are the ones that are checked.
-        gate = observe_gate(lambda: one_sample(series, self._bench, WARMUP_ROUND), calls=1)
+        gate = observe_gate(lambda: one_sample(series, self._bench, WARMUP_ROUND))
         self._note(spec.key, gate=gate)
         check = compare(
             case.outputs(),
@@ -115,12 +119,14 @@ class GroupMeasurement:
         if eager is None:
             self._skip(spec.key, "the eager cell that would be captured did not run")
             return
-        from kdaprof.probe.graph_case import capture_case  # noqa: PLC0415 - needs torch with CUDA
+        from kdaprof.probe.graph_case import capture_case  # noqa: PLC0415 - needs CUDA
 
         observed = self._records[spec.key.id].observed
         flush = 2 * (observed.l2_bytes or 0) if observed and observed.cache == "rotate" else 0
-        case, capture = capture_case(eager, flush_bytes=flush)
-        self._note(spec.key, capture=capture, check=capture.check)
+        made: list[tuple[GraphCase | None, Capture]] = []
+        gate = observe_gate(lambda: made.append(capture_case(eager, flush_bytes=flush)), captured_only=True)
+        case, capture = made[0]
+        self._note(spec.key, capture=capture, check=capture.check, gate=gate)
         if case is None:
             self._fail_capture(spec.key, capture)
             return

@@ -11,8 +11,8 @@ from kdaprof.runs.cells import CONTEXTS, DTYPES, MODES, PATHS, PHASES, CellKey, 
 from kdaprof.runs.ids import new_run_id
 
 PRODUCTION_SHAPE = (10, 512, 12, 64, 64)
-HOST_SHAPE = (1, 64, 2, 64, 64)
-"""B, T, H, K, V without a GPU: small enough for Triton's interpreter, whole chunks, several heads."""
+HOST_SHAPE = (1, 40, 2, 32, 32)
+"""B, T, H, K, V without a GPU: small enough for Triton's interpreter; two whole chunks, a short one, two heads."""
 
 RUNNABLE = tuple(path for path in PATHS if path not in ("fla", "flashkda"))
 

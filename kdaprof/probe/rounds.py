@@ -16,13 +16,15 @@ WARMUP_ROUND = -1
 def warm_up(series: Series, bench: Bench, effort: Effort) -> None:
     """Executions before the rounds, kept with their index: the cold part is data, not waste.
 
-    Stops early once `cell_seconds` have passed: a first call may compile for minutes.
+    Stops early once `cell_seconds` have passed: a first call may compile for minutes. Ends with a burst, so that
+    the allocator's pool has the size that running ahead needs before the first round begins.
     """
     began = bench.clock.now_ns()
     for _ in range(effort.warmup):
         one_sample(series, bench, WARMUP_ROUND)
         if bench.clock.now_ns() - began > effort.cell_seconds * 1e9:
             return
+    _burst(series, bench, WARMUP_ROUND, _burst_length(series, effort))
 
 
 def measure_rounds(
@@ -110,8 +112,11 @@ def _settle(series: Series, bench: Bench) -> None:
 
 
 def _burst(series: Series, bench: Bench, number: int, calls: int) -> None:
-    """`calls` executions back to back with one synchronise. Phase bwd has none: each needs a forward before it."""
-    if series.key.phase == "bwd" or series.key.mode == "graph":
+    """`calls` executions back to back with one synchronise: the host may run ahead of the device.
+
+    Phase bwd has none, since each backward needs a forward before it; nor has the CPU, which nothing runs ahead of.
+    """
+    if bench.device.kind != "cuda" or series.key.phase == "bwd" or series.key.mode == "graph":
         return
     series.case.prepare(series.next_input())
     burst = time_burst(series.case.run, calls, bench.device, bench.clock)

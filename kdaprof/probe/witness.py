@@ -9,14 +9,15 @@ from kdaprof.kda.ledger import record
 from kdaprof.runs.record import GateObservation, Refusal
 
 
-def observe_gate(call: Callable[[], None], *, calls: int) -> GateObservation:
+def observe_gate(call: Callable[[], None], *, calls: int = 1, captured_only: bool = False) -> GateObservation:
     """Run `call` and condense the gate's records: forward and backward apart, refusals of the decision taken.
 
-    `chosen` is None when nothing was recorded or calls went different ways; the counts then tell.
+    `chosen` is None when nothing was recorded or calls went different ways; the counts then tell. A replay asks
+    no gate: `captured_only` keeps what was recorded inside the capture, the one moment when it was asked.
     """
     with record() as recording:
         call()
-    records = recording.records
+    records = tuple(r for r in recording.records if r.captured or not captured_only)
     forward = Counter(r.path for r in records if r.phase == "fwd")
     backward = Counter(r.path for r in records if r.phase == "bwd")
     ways = forward.keys() | backward.keys()

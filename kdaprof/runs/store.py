@@ -43,7 +43,7 @@ class RunWriter:
 
     def put_record(self, record: RunRecord) -> None:
         """Write run.json."""
-        write_document(self.path / RUN_FILE, "run", to_json(record))
+        write_document(self.path / RUN_FILE, "run-record", to_json(record))
 
     def put_samples(self, key: CellKey, samples: Sequence[Sample]) -> None:
         """Write the part of one cell (all its samples so far)."""
@@ -84,7 +84,6 @@ def open_target(path: Path, *, force: bool = False) -> RunWriter:
         raise UsageError(f"--out {path}: not empty; choose another or add --force")
     try:
         path.mkdir(parents=True, exist_ok=True)
-        _clear(path)
         with tempfile.NamedTemporaryFile(dir=path, prefix=".probe-") as trial:
             trial.write(b"\0" * 4096)
             trial.flush()
@@ -97,6 +96,7 @@ def open_target(path: Path, *, force: bool = False) -> RunWriter:
         raise TargetError(
             f"--out {path}: {free >> 20} MiB free, a run needs {_NEEDED_BYTES >> 20}; free space or choose another"
         )
+    _clear(path)
     return RunWriter(path)
 
 
@@ -115,7 +115,7 @@ def read_run(path: Path) -> StoredRun:
     """
     if not path.is_dir():
         raise BadFileError(f"{path}: no such run directory; `ls runs/` shows what there is")
-    record = read_document(path / RUN_FILE, "run", RunRecord)
+    record = read_document(path / RUN_FILE, "run-record", RunRecord)
     samples = dict(_parts(path / SAMPLES_FOLDER))
     cells = tuple(_settle(cell, bool(samples.get(cell.id))) for cell in record.cells)
     return StoredRun(path, replace(record, cells=cells), samples)
