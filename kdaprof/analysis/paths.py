@@ -15,7 +15,7 @@ import numpy as np
 from kdaprof.analysis.context import Context, DeviceView
 from kdaprof.analysis.launches import kernel_rows
 from kdaprof.analysis.phases import PhaseRow
-from kdaprof.timeline.columns import Index, Kind
+from kdaprof.timeline.columns import DEVICE_KINDS, Index, Kind
 
 TENSOR_SHAPE_SHARE = 0.8
 """A tensor-path region is made of general kernels (aten, BLAS, copies) by at least this share of its events."""
@@ -165,8 +165,9 @@ def _share_of(context: Context, rows: Index, families: tuple[str, ...]) -> float
     timeline = context.timeline
     if not rows.size:
         return 0.0
-    pairs, counts = np.unique(np.stack([timeline.name[rows], timeline.kind[rows]]), axis=1, return_counts=True)
     found = 0
-    for name, kind, count in zip(*pairs.tolist(), counts.tolist(), strict=True):
-        found += count if family(timeline.names[name], Kind(kind)) in families else 0
+    for kind in DEVICE_KINDS:
+        counts = np.bincount(timeline.name[rows[timeline.kind[rows] == kind]])
+        for name in np.flatnonzero(counts).tolist():
+            found += int(counts[name]) if family(timeline.names[name], kind) in families else 0
     return found / int(rows.size)

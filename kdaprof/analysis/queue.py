@@ -56,11 +56,11 @@ def api_table(context: Context, view: DeviceView) -> tuple[ApiRow, ...]:
     calls = launches_in_view(context, view)
     owned = np.bincount(_positions(links.call_of[view.work.rows], calls), minlength=calls.size + 1)[: calls.size]
     lengths = timeline.end_ns[calls] - timeline.start_ns[calls]
-    apis = [base_name(timeline.names[name]) for name in timeline.name[calls].tolist()]
-    n_steps = len(set(context.step_of[calls].tolist()) - {-1})
+    apis = {name: base_name(timeline.names[name]) for name in np.unique(timeline.name[calls]).tolist()}
+    n_steps = int((np.unique(context.step_of[calls]) >= 0).sum())
     table = []
-    for api in sorted(set(apis)):
-        mine = np.array([name == api for name in apis], dtype=np.bool_)
+    for api in sorted(set(apis.values())):
+        mine = np.isin(timeline.name[calls], [name for name, text in apis.items() if text == api])
         table.append(
             ApiRow(
                 api=api,

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from kdaprof.timeline.clean import clean
-from kdaprof.timeline.columns import MISSING, Device, ReadCounts, Source, Thread, Timeline
+from kdaprof.timeline.columns import MISSING, Device, Int32, ReadCounts, Source, Thread, Timeline
 
 _DTYPES: dict[str, DTypeLike] = {
     "kind": np.uint8,
@@ -28,20 +28,27 @@ _OPTIONAL = ("graph_node", "stack")
 """Most sources have none: then the column is one value, repeated without memory."""
 
 
+class _Ids(dict[str, int]):
+    """Numbers what it is asked for and does not know yet; a look-up then stays in C."""
+
+    def __missing__(self, text: str) -> int:
+        number = self[text] = len(self)
+        return number
+
+
 class Interner:
     """Gives each distinct string a small number, in order of appearance."""
 
     def __init__(self) -> None:
-        self.ids: dict[str, int] = {}
+        self.ids = _Ids()
 
     def one(self, text: str) -> int:
         """The number of one string."""
-        return self.ids.setdefault(text, len(self.ids))
+        return self.ids[text]
 
     def many(self, texts: Iterable[str]) -> list[int]:
         """The numbers of many strings."""
-        ids = self.ids
-        return [ids.setdefault(text, len(ids)) for text in texts]
+        return list(map(self.ids.__getitem__, texts))
 
     def table(self) -> tuple[str, ...]:
         """All strings, by number."""
@@ -59,8 +66,24 @@ class Builder:
         self.read = 0
         self._pieces: dict[str, list[NDArray[np.generic]]] = {column: [] for column in _DTYPES}
 
-    def thread_ids(self, pids: Sequence[int | str], tids: Sequence[int | str]) -> list[int]:
+    def thread_ids(self, pids: Sequence[int | str], tids: Sequence[int | str]) -> Int32:
         """The numbers of threads; ids written as text of digits equal the number."""
+        try:  # nearly always both are numbers, of a handful of threads
+            keys = np.stack((np.array(pids, dtype=np.int64), np.array(tids, dtype=np.int64)))
+        except (ValueError, TypeError, OverflowError):
+            return np.array(self._thread_ids(pids, tids), dtype=np.int32)
+        if not keys.size:
+            return np.empty(0, dtype=np.int32)
+        mixed = keys[0] * np.int64(1_000_003) + keys[1]  # a number a pair; checked below, so it need not be perfect
+        _, first, which = np.unique(mixed, return_index=True, return_inverse=True)
+        if not (keys[:, first[which]] == keys).all():
+            return np.array(self._thread_ids(pids, tids), dtype=np.int32)
+        pairs = sorted(first.tolist())  # in order of appearance
+        found = self._thread_ids([int(keys[0, at]) for at in pairs], [int(keys[1, at]) for at in pairs])
+        numbers = dict(zip(pairs, found, strict=True))
+        return np.array([numbers[at] for at in first.tolist()], dtype=np.int32)[which]
+
+    def _thread_ids(self, pids: Sequence[int | str], tids: Sequence[int | str]) -> list[int]:
         known = self.threads
         found: list[int] = []
         for key in zip(pids, tids, strict=True):

@@ -122,12 +122,12 @@ class _Reader:
         if cut < 0 or border is None:
             return 0
         close = cut + border.index(b"}") + 1
-        return close if self._decoded(text[:close]) else 0
+        return close if self._decoded(memoryview(text)[:close]) else 0
 
-    def _decoded(self, events: bytes) -> bool:
+    def _decoded(self, events: bytes | memoryview) -> bool:
         before = self.builder.read
         try:
-            self.events.add(b"[" + events + b"]")
+            self.events.add(b"".join((b"[", events, b"]")))
         except (msgspec.MsgspecError, UnicodeDecodeError):
             return False
         self.elements += self.builder.read - before

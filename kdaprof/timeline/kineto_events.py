@@ -16,7 +16,7 @@ import numpy as np
 
 from kdaprof.timeline.build import Builder, plain_id
 from kdaprof.timeline.clean import NO_END, NO_START
-from kdaprof.timeline.columns import DEVICE_KINDS, MISSING, Int64, Kind
+from kdaprof.timeline.columns import CALL_KINDS, DEVICE_KINDS, MISSING, Int64, Kind
 
 KINDS: dict[str, Kind] = {
     "kernel": Kind.KERNEL,
@@ -49,8 +49,8 @@ _BY_CATEGORY = {**KINDS, **{name.capitalize(): kind for name, kind in KINDS.item
 # Old profilers had no category for annotations and wrote them as operators.
 _ANNOTATION_PREFIXES = ("ProfilerStep#", "Optimizer.", "enumerate(DataLoader)", "nccl:", "## ")
 
-_EXACT_FLOAT_US = 2.0**43
-"""From here on a double is coarser than 1/1024 µs and cannot hold a time of three decimals."""
+_EXACT_FLOAT_NS = 2**43 * 1000
+"""From 2^43 µs on a double is coarser than 1/1024 µs and cannot hold a time of three decimals."""
 
 
 class Args(msgspec.Struct, gc=False):
@@ -92,8 +92,12 @@ class RawEvent(FloatEvent, gc=False, tag="X", tag_field="ph", kw_only=True):
 
 _SKIPPED = [msgspec.defstruct(f"Skipped{ord(tag)}", [], tag=tag, tag_field="ph") for tag in "sftiIMBEbenCPNODR"]
 _LARGEST_NS = Decimal("9.2e18")
-_FIELDS = attrgetter("ts", "dur", "name", "pid", "tid")
-_ARGS = attrgetter("device", "stream", "correlation", "graph_node")
+_FIELDS = attrgetter("cat", "dur", "name", "pid", "tid")
+_DEVICE_ARGS = attrgetter("device", "stream", "graph_node")
+_kind_of = _BY_CATEGORY.get
+_ON_DEVICE, _CALLS = np.zeros(256, dtype=np.bool_), np.zeros(256, dtype=np.bool_)
+_ON_DEVICE[list(DEVICE_KINDS)] = True
+_CALLS[list(CALL_KINDS)] = True
 
 
 def _decoder(event: type[FloatEvent]) -> msgspec.json.Decoder[list[FloatEvent]]:
@@ -124,53 +128,78 @@ class EventDecoder:
                     raise
                 self._next_level()  # a fraction, or another fault: the next reader tells them apart
                 continue
-            events = [record for record in records if type(record) is event and record.cat in _BY_CATEGORY]
-            if event is FloatEvent and any(abs(record.ts) >= _EXACT_FLOAT_US for record in events):
+            events = [record for record in records if type(record) is event]
+            starts = to_ns([record.ts for record in events])
+            if event is FloatEvent and starts.size and int(np.abs(starts).max()) >= _EXACT_FLOAT_NS:
                 self._next_level()
                 continue
             self._builder.read += len(records)
             if events:
-                self._add_events(events, to_ns)
+                self._add_events(events, starts, with_stacks=b'"Call stack"' in array)
             return
 
     def _next_level(self) -> None:
         del self._levels[0]
         self._decoder = _decoder(self._levels[0][0])
 
-    def _add_events(self, events: list[FloatEvent], to_ns: Callable[[Sequence[Any]], Int64]) -> None:
+    def _add_events(self, events: list[FloatEvent], start_ns: Int64, *, with_stacks: bool) -> None:
         builder = self._builder
-        kinds = np.array([_BY_CATEGORY[event.cat] for event in events], dtype=np.uint8)
-        starts, durations, names, pids, tids = zip(*map(_FIELDS, events), strict=True)
-        arguments = [event.args or _NO_ARGS for event in events]
-        devices, streams, correlations, nodes = zip(*map(_ARGS, arguments), strict=True)
-        start_ns, length_ns = to_ns(starts), _ns_of_floats(durations)
-        on_device = np.isin(kinds, DEVICE_KINDS)
-        device = np.where(on_device, whole_numbers(devices), MISSING)
-        stream = np.where(on_device, whole_numbers(streams), MISSING)
-        for row in np.flatnonzero(on_device & ((device < 0) | (stream < 0))).tolist():
-            device[row] = device[row] if device[row] >= 0 else _number_in(pids[row])
-            stream[row] = stream[row] if stream[row] >= 0 else _number_in(tids[row])
-        if "Operator" in {event.cat for event in events}:
+        kinds = np.array([_kind_of(event.cat, 0) for event in events], dtype=np.uint8)
+        if not kinds.all():  # categories that no analysis asks for
+            known = np.flatnonzero(kinds)
+            events, kinds, start_ns = [events[row] for row in known.tolist()], kinds[known], start_ns[known]
+        n = len(events)
+        if not n:
+            return
+        categories, durations, names, pids, tids = zip(*map(_FIELDS, events), strict=True)
+        if "Operator" in categories:
             _mark_annotations(kinds, names)
-        stacks = [argument.call_stack for argument in arguments]
-        thread = np.full(len(events), MISSING, dtype=np.int32)
-        host = np.flatnonzero(~on_device).tolist()
-        thread[host] = builder.thread_ids([pids[row] for row in host], [tids[row] for row in host])
+        on_device = _ON_DEVICE[kinds]
+        device_rows, host_rows = np.flatnonzero(on_device), np.flatnonzero(~on_device & (kinds != Kind.TRACE))
+        call_rows = np.flatnonzero(on_device | _CALLS[kinds])
+        device, stream = np.full(n, MISSING, dtype=np.int16), np.full(n, MISSING, dtype=np.int32)
+        thread, correlation = np.full(n, MISSING, dtype=np.int32), np.full(n, MISSING, dtype=np.int64)
+        nodes: Int64 | None = None
+        if call_rows.size:
+            arguments = [events[row].args or _NO_ARGS for row in call_rows.tolist()]
+            correlation[call_rows] = whole_numbers([argument.correlation for argument in arguments])
+        if device_rows.size:
+            arguments = [events[row].args or _NO_ARGS for row in device_rows.tolist()]
+            devices, streams, graph_nodes = zip(*map(_DEVICE_ARGS, arguments), strict=True)
+            labels = [(pids[row], tids[row]) for row in device_rows.tolist()]
+            device[device_rows] = _or_label(whole_numbers(devices), [pid for pid, _ in labels])
+            stream[device_rows] = _or_label(whole_numbers(streams), [tid for _, tid in labels])
+            if any(node != MISSING for node in graph_nodes):
+                nodes = np.full(n, MISSING, dtype=np.int64)
+                nodes[device_rows] = whole_numbers(graph_nodes)
+        if host_rows.size:
+            rows = host_rows.tolist()
+            thread[host_rows] = builder.thread_ids([pids[row] for row in rows], [tids[row] for row in rows])
         builder.add(
-            len(events),
+            n,
             kind=kinds,
             name=builder.names.many(names),
             start_ns=start_ns,
-            end_ns=_ends(start_ns, length_ns),
+            end_ns=_ends(start_ns, _ns_of_floats(durations)),
             device=device,
             stream=stream,
             thread=thread,
-            correlation=whole_numbers(correlations),
-            graph_node=whole_numbers(nodes) if any(node != MISSING for node in nodes) else None,
-            stack=[builder.names.one(text) if text and isinstance(text, str) else MISSING for text in stacks]
-            if any(stacks)
-            else None,
+            correlation=correlation,
+            graph_node=nodes,
+            stack=[_stack(builder, event.args) for event in events] if with_stacks else None,
         )
+
+
+def _stack(builder: Builder, args: Args | None) -> int:
+    text = args.call_stack if args is not None else ""
+    return builder.names.one(text) if text and isinstance(text, str) else MISSING
+
+
+def _or_label(numbers: Int64, labels: Sequence[int | str]) -> Int64:
+    """Device or stream; where the arguments do not name it, the number in the process or thread label."""
+    for row in np.flatnonzero(numbers < 0).tolist():
+        numbers[row] = _number_in(labels[row])
+    return numbers
 
 
 def add_lenient(builder: Builder, record: object) -> bool:
@@ -202,7 +231,7 @@ def add_lenient(builder: Builder, record: object) -> bool:
         end_ns=ends,
         device=[(device if device >= 0 else _number_in(pid)) if on_device else MISSING],
         stream=[(stream if stream >= 0 else _number_in(tid)) if on_device else MISSING],
-        thread=[MISSING] if on_device else builder.thread_ids([pid], [tid]),
+        thread=[MISSING] if on_device or kind is Kind.TRACE else builder.thread_ids([pid], [tid]),
         correlation=whole_numbers([args.get("correlation")]),
         graph_node=[node] if node != MISSING else None,
         stack=[builder.names.one(stack)] if isinstance(stack, str) and stack else None,

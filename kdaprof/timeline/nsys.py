@@ -18,7 +18,7 @@ import numpy as np
 from kdaprof.errors import BadFileError
 from kdaprof.timeline.build import Builder
 from kdaprof.timeline.clean import NO_END, NO_START
-from kdaprof.timeline.columns import MISSING, Device, Kind, Timeline
+from kdaprof.timeline.columns import MISSING, Device, Int32, Kind, Timeline
 
 _BATCH = 50_000
 _PROCESS_SHIFT = 24
@@ -174,7 +174,7 @@ class _Reader:
                 thread=self._threads(thread),
             )
 
-    def _threads(self, global_ids: Sequence[Any]) -> list[int]:
+    def _threads(self, global_ids: Sequence[Any]) -> Int32:
         pids = [_pid(value) for value in global_ids]
         tids = [int(value) & _THREAD_MASK if value is not None else MISSING for value in global_ids]
         return self.builder.thread_ids(pids, tids)
