@@ -38,7 +38,7 @@ check-reports: $(STAMP) ## recompute every committed figure from its samples
 gpu-check: ## GPU tests, then the probe of all paths, phases and modes into OUT (default runs/gpu-check)
 	$(GPU_PYTHON) -m pytest -q -m gpu tests
 	$(GPU_PYTHON) -m kdaprof probe --paths fused,tensor,tensor-rows,compiled --phases fwd,bwd,fwdbwd \
-	  --modes eager,graph --cold --anonymous --force --out $(OUT)
+	  --modes eager,graph --samples 8 --cold --anonymous --force --out $(OUT)
 
 GPU_PYTHON ?= $(BIN)/python
 

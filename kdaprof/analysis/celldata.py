@@ -70,9 +70,14 @@ def _beside(raw: RawRun, samples: tuple[Sample, ...]) -> tuple[UtilReading, ...]
     if end - start > 2 * SETTLE_NS:
         start += SETTLE_NS
     gpu = raw.record.environment.gpu
-    mine = gpu.uuid if gpu else None
+    mine = _bare(gpu.uuid) if gpu and gpu.uuid else None
     return tuple(
         reading
         for reading in raw.util
-        if start <= reading.t_ns <= end and (mine is None or reading.uuid is None or reading.uuid == mine)
+        if start <= reading.t_ns <= end and (mine is None or reading.uuid is None or _bare(reading.uuid) == mine)
     )
+
+
+def _bare(uuid: str) -> str:
+    """NVML writes `GPU-…` before what the CUDA runtime gives alone."""
+    return uuid.removeprefix("GPU-").lower()

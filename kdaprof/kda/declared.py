@@ -123,6 +123,10 @@ _LAWS: Final = {
     "tensor-rows": {"fwd": _ROWS_FWD, "bwd": _ROWS_BWD},
 }
 
+_SINGLE_ROW: Final = _Count(1, 0)
+"""cuBLAS sums the product of one row with several in a second kernel: each row of the substitution but the first.
+Seen on an H200, where the forward pass takes 350 launches; no operation of torch shows it."""
+
 _HALF: Final = ("bfloat16", "float16")
 
 SLACK: Final = 0.04
@@ -160,6 +164,8 @@ def declared_counts(
             total += _reference(part, shape.T, half=half)
         elif path in _LAWS:
             total += _LAWS[path][part].at(chunks, chunk, padded=shape.T % chunk != 0, half=half)
+            if (path, part) == ("tensor-rows", "fwd"):
+                total += _SINGLE_ROW * max(0, chunk - 2)
         else:
             return None
     return DeclaredCounts(_around(total.launches, SLACK), _around(total.allocs, SLACK))

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from kdaprof.kda.shapes import Operands, accumulate_dtype, state_before
+from kdaprof.kda.stages import stage
 from kdaprof.kda.surroundings import functorch_active, no_autocast
 
 Solver = Literal["triangular", "rows"]
@@ -64,13 +65,15 @@ def chunk_gdn2(
     """
     T = x.q.shape[1]
     with no_autocast(x.q.device.type):
-        parts = _prepare(x, scale=scale, chunk=chunk, solver=solver)
+        with stage("prepare"):
+            parts = _prepare(x, scale=scale, chunk=chunk, solver=solver)
         state = state_before(x, initial_state)
         outputs = []
-        for n in range(parts.values.shape[2]):
-            fresh = parts.values[:, :, n] - parts.erases[:, :, n] @ state
-            outputs.append(parts.reads[:, :, n] @ state + parts.intra[:, :, n] @ fresh)
-            state = state * parts.decay[:, :, n] + parts.keys[:, :, n].transpose(-1, -2) @ fresh
+        with stage("recur"):
+            for n in range(parts.values.shape[2]):
+                fresh = parts.values[:, :, n] - parts.erases[:, :, n] @ state
+                outputs.append(parts.reads[:, :, n] @ state + parts.intra[:, :, n] @ fresh)
+                state = state * parts.decay[:, :, n] + parts.keys[:, :, n].transpose(-1, -2) @ fresh
         del parts
         return _join(outputs, T).to(x.v.dtype), state
 
@@ -116,10 +119,11 @@ def _prepare(x: Operands, *, scale: float, chunk: int, solver: Solver) -> _Chunk
     bk = bk * decayed
     rhs = torch.cat([_split(x.v.to(acc), chunk) * w, bk], dim=-1)
     del bk
-    if solver == "triangular":
-        solved = torch.linalg.solve_triangular(L, rhs, upper=False, unitriangular=True)
-    else:
-        solved = _inverse_by_rows(L) @ rhs
+    with stage("solve"):
+        if solver == "triangular":
+            solved = torch.linalg.solve_triangular(L, rhs, upper=False, unitriangular=True)
+        else:
+            solved = _inverse_by_rows(L) @ rhs
     values, erases = solved.split([x.v.shape[3], q.shape[-1]], dim=-1)
     decay = decayed[..., -1, :].unsqueeze(-1)
     return _Chunks(reads=q, intra=intra, values=values, erases=erases, keys=k, decay=decay)

@@ -17,10 +17,7 @@ def observed_before(spec: CaseSpec, device: Device, *, cache: str) -> Observed:
     """The cell's observation as it stands before the first call."""
     key = spec.key
     extents = OpShape(*(key.size(axis) for axis in ("B", "T", "H", "K", "V")))
-    counts = declared_counts(key.path, key.phase, extents, key.size("C"), key.dtype)
-    # Checkpointing recomputes, autocast casts, strides copy: such a call has counts of its own; none is declared.
-    plain = counts is not None and key.context in ("plain", "no_grad", "inference")
-    declared = DeclaredCounts(launches=counts.launches, allocs=counts.allocs) if counts and plain else None
+    counts = declared_counts(key.path, key.phase, extents, key.size("C"), key.dtype, context=key.context)
     return Observed(
         device="cuda" if device.kind == "cuda" else "cpu",
         trains=trains(key.phase),
@@ -28,7 +25,7 @@ def observed_before(spec: CaseSpec, device: Device, *, cache: str) -> Observed:
         input_sets=spec.input_sets,
         tokens=key.size("B") * key.size("T"),
         l2_bytes=device.traits.l2_bytes,
-        declared=declared,
+        declared=DeclaredCounts(launches=counts.launches, allocs=counts.allocs) if counts else None,
         signatures=tuple(
             PathSignature(path=s.path, patterns=tuple(f"^(?:{p.pattern})" for p in s.kernels)) for s in SIGNATURES
         ),

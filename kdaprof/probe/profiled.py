@@ -10,6 +10,8 @@ from kdaprof.instruments.clock import Clock, MonotonicClock
 from kdaprof.instruments.cuda_device import open_device
 from kdaprof.instruments.device import Device
 from kdaprof.instruments.kineto import record
+from kdaprof.instruments.nvtx import in_range, open_ranges
+from kdaprof.kda.stages import watched
 from kdaprof.probe.child import ChildCell, ChildSpec
 from kdaprof.probe.graph_case import capture_case
 from kdaprof.probe.series import Case, Series
@@ -53,7 +55,12 @@ def profile_cell(spec: CaseSpec, child: ChildSpec) -> ChildCell:
 def _record(
     series: Series, device: Device, clock: Clock, kind: Kind, repeats: int, out: Path
 ) -> tuple[Profiled, str | None]:
-    with tempfile.TemporaryDirectory(prefix="kdaprof-trace-") as folder:
+    ranges = open_ranges()
+    with (
+        tempfile.TemporaryDirectory(prefix="kdaprof-trace-") as folder,
+        in_range(ranges, series.key.id, "cell"),
+        watched(lambda name: in_range(ranges, name, "stage")),
+    ):
         recording = record(
             series.case.run,
             repeats,

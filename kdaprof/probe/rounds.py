@@ -9,8 +9,10 @@ from kdaprof.instruments.timing import time_burst, time_call
 from kdaprof.probe.bench import Bench
 from kdaprof.probe.plan import Effort
 from kdaprof.probe.series import Series
+from kdaprof.probe.stopping import why_enough
 
 WARMUP_ROUND = -1
+_BURST_NS = 300_000_000
 
 
 def warm_up(series: Series, bench: Bench, effort: Effort) -> None:
@@ -30,10 +32,11 @@ def warm_up(series: Series, bench: Bench, effort: Effort) -> None:
 def measure_rounds(
     group: Sequence[Series], bench: Bench, effort: Effort, *, after_round: Callable[[int], None]
 ) -> tuple[str, ...]:
-    """Interleave the cells of a group over `effort.rounds` rounds; returns notes on what was cut short.
+    """Interleave the cells of a group over its rounds; returns notes on what was cut short.
 
     The order turns round each round, so that a linear drift of the host falls on every cell alike. A cell whose
-    samples would take longer than `cell_seconds` gets fewer samples a round, never fewer than two.
+    samples would take longer than `cell_seconds` gets fewer samples a round, never fewer than two. Rounds end when
+    `why_enough` says so.
     """
     counts = {series.key: _samples_within(series, effort) for series in group}
     notes = tuple(
@@ -41,7 +44,11 @@ def measure_rounds(
         for series in group
         if counts[series.key] < effort.samples
     )
-    for number in range(effort.rounds):
+    began = bench.clock.now_ns()
+    enough: str | None = None
+    number = -1
+    while enough is None and group:
+        number += 1
         for series in group if number % 2 == 0 else list(reversed(group)):
             with in_range(bench.ranges, series.key.id, "cell", number):
                 _settle(series, bench)
@@ -50,7 +57,8 @@ def measure_rounds(
                 mark_reserved(series, bench)
                 _burst(series, bench, number, _burst_length(series, effort))
         after_round(number)
-    return notes
+        enough = why_enough(group, number + 1, bench.clock.now_ns() - began, effort)
+    return (*notes, f"{group[0].key.context}/{group[0].key.phase}: {number + 1} rounds: {enough}") if group else notes
 
 
 def one_sample(series: Series, bench: Bench, number: int) -> None:
@@ -138,4 +146,4 @@ def _samples_within(series: Series, effort: Effort) -> int:
 
 def _burst_length(series: Series, effort: Effort) -> int:
     typical = max(1, _typical_ns(series))
-    return max(2, min(effort.burst, int(2e9 / typical)))
+    return max(2, min(effort.burst, int(_BURST_NS / typical)))

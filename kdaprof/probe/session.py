@@ -147,7 +147,7 @@ class _Session:
 
     def _interpret(self, specs: Sequence[CaseSpec], observed: dict[str, Observed]) -> None:
         """Few samples: the interpreter shows that the kernels are right; Q08 refuses its times."""
-        effort = replace(self.plan.effort, rounds=1, samples=2, warmup=0, util_seconds=0)
+        effort = replace(self.plan.effort, rounds=1, rounds_most=1, samples=2, warmup=0, util_seconds=0)
         child = ChildSpec(task="interpret", cases=tuple(specs), effort=effort, out=str(self.writer.path))
         timeout = _CHILD_START_S + len(specs) * 4 * effort.cell_seconds
         result = self.lab.spawn(child, env=INTERPRETED, timeout_s=timeout)
