@@ -100,7 +100,7 @@ def queue_of(context: Context, view: DeviceView) -> Queue | None:
     start, returned = timeline.start_ns[rows], timeline.end_ns[call]
     delay = np.maximum(start - returned, 0)
     free = _stream_free_ns(context, view)[rows]
-    queueing = np.clip(np.minimum(start, free) - returned, 0, delay)
+    queueing = np.clip(np.maximum(np.minimum(start, free), returned) - returned, 0, delay)
     times, depth = _depth(timeline.start_ns[call], start)
     span = np.diff(times, append=times[-1:])
     total = max(int(span.sum()), 1)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kdaprof.analysis.annotations import STEP_NAME
 from kdaprof.analysis.bound import Decision, decide
 from kdaprof.analysis.busy import BusySpan, busy_of, device_rows
 from kdaprof.analysis.context import NO_STEP, Context, DeviceView, device_view, make_context
@@ -124,7 +125,8 @@ def analyse(timeline: Timeline, scope: Scope | None = None) -> TraceReport:
 def _positions(context: Context, scope: Scope) -> range | None:
     """Positions of the steps in scope; None: everything."""
     if scope.phase is not None and not len(context.steps):
-        known = sorted({context.timeline.names[index] for index in context.ranges.name.tolist()})
+        names = {context.timeline.names[index] for index in context.ranges.name.tolist()}
+        known = sorted(name for name in names if not STEP_NAME.match(name))
         shown = ", ".join(known[:8]) + (", …" if len(known) > 8 else "") if known else "none"
         raise UsageError(f"no annotation is called {scope.phase!r}; the trace has: {shown}")
     if not scope.by_steps:
