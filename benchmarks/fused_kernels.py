@@ -144,13 +144,18 @@ def busy(args: list[Any], precision: str, repeats: int = 8) -> dict[str, float]:
 
 def variants(base: KernelConfig) -> list[KernelConfig]:
     """What `scan` tries: every kernel's knobs, the others held at the table's values."""
-    found = [replace(base, prepare_warps=w) for w in (1, 2, 4)]
+    found = [replace(base, prepare_warps=w, prepare_registers=r) for w in (1, 2, 4) for r in (None, 168, 128)]
     found += [
         replace(base, recur_bv=bv, recur_warps=w, recur_stages=s, bwd_recur_stages=s)
         for bv, w in ((16, 1), (32, 1), (32, 2), (64, 4))
-        for s in (1, 2, 3, 4)
+        for s in (2, 3, 4)
     ]
-    found += [replace(base, gradient_bv=bv, gradient_warps=w) for bv in (16, 32, 64) for w in (1, 2, 4, 8)]
+    found += [
+        replace(base, gradient_bv=bv, gradient_warps=w, gradient_registers=r)
+        for bv in (16, 32, 64)
+        for w in (2, 4, 8)
+        for r in (None, 168, 128)
+    ]
     return list(dict.fromkeys(found))
 
 

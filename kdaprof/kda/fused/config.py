@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class KernelConfig:
-    """Tile widths over V, warps and software-pipeline stages of the three kinds of kernel."""
+    """Tile widths over V, warps, pipeline stages and register caps (None: no cap) of the three kinds of kernel."""
 
     prepare_warps: int
     recur_bv: int
@@ -16,6 +16,8 @@ class KernelConfig:
     bwd_recur_stages: int
     gradient_bv: int
     gradient_warps: int
+    prepare_registers: int | None = None
+    gradient_registers: int | None = None
 
 
 # Taken by every card not in the table. One warp in the recurrences: `tl.dot` recurrences with more than two
@@ -37,10 +39,10 @@ TABLE: dict[tuple[int, int], dict[int, KernelConfig]] = {
             prepare_warps=2,
             recur_bv=16,
             recur_warps=1,
-            recur_stages=4,
-            bwd_recur_stages=3,
-            gradient_bv=16,
-            gradient_warps=4,
+            recur_stages=3,
+            bwd_recur_stages=2,
+            gradient_bv=32,
+            gradient_warps=2,
         ),
     },
 }

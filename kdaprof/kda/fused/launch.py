@@ -56,6 +56,7 @@ def forward(
         q, k, v, g, beta, rec, scale, time, heads, chunks,
         K=k_dim, KP=k_pad, V=v_dim, VP=pad(v_dim), RECORD=record, PRECISION=dots,
         num_warps=config.prepare_warps, num_stages=1,
+        maxnreg=config.prepare_registers,
     )  # fmt: skip
     recur.kdaprof_kda_fwd_recur[(rows * (v_dim // bv),)](
         rec, h0, o, ht, time, heads, chunks,
@@ -92,6 +93,7 @@ def backward(
     prepare.kdaprof_kda_bwd_prepare[(rows * chunks,)](
         q, k, v, g, beta, rec, scale, time, heads, chunks, VP=pad(v_dim), **sizes,
         num_warps=config.prepare_warps, num_stages=1,
+        maxnreg=config.prepare_registers,
     )  # fmt: skip
     recur.kdaprof_kda_bwd_recur[(2 * rows * (v_dim // bv),)](
         rec, h0, do, dht, dh0, time, heads, chunks, BV=bv, HAS_H0=h0 is not None, HAS_DHT=dht is not None,
@@ -101,5 +103,6 @@ def backward(
     gradients.kdaprof_kda_bwd_gradients[(rows * chunks,)](
         q, k, v, g, beta, do, rec, dq, dk, dv, dg, dbeta, scale, time, heads, chunks,
         BV=block(v_dim, config.gradient_bv), **sizes, num_warps=config.gradient_warps, num_stages=1,
+        maxnreg=config.gradient_registers,
     )  # fmt: skip
     return dq, dk, dv, dg, dbeta, dh0

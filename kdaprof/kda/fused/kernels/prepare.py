@@ -3,9 +3,10 @@
 
 Pairs (i, j), j < i, are taken by levels s = 8, 4, 2, 1: those whose rows lie in one block of 2s, i in its upper
 half and j in its lower. Anchored at the lower half's last row m, the decay factors as exp(G_i - G_m) times
-exp(G_m - G_j), both <= 1 whatever g is, and the level is one masked product of 16 x 16 x K. The exponents are
-sums of the g between, never a difference of cumulative sums, so nothing cancels after a strong decay; and m < i,
-so row i depends on tokens <= i only.
+exp(G_m - G_j), both <= 1 whatever g is, and the level is one masked product. The exponents are sums of the g
+between, never a difference of cumulative sums, so nothing cancels after a strong decay; and m < i, so row i
+depends on tokens <= i only. Each level has 8 upper rows: those of q (for P) and of k (for L) make the 16 rows of
+one product. Levels meet in the record, P in its place and L in A's.
 
 (I + L)^-1 doubles along the same levels, A <- A - A L_s A, with A block-diagonal and L_s the level's block: block
 forward substitution, stable where the product (I - L)(I + L^2)(I + L^4)(I + L^8) loses digits (equal keys).
@@ -20,27 +21,56 @@ from kdaprof.kda.fused.kernels.common import LOG2E, dot, load_columns, load_tile
 
 
 @triton.jit
-def level_decay(gt, S: tl.constexpr):
-    """The exp of the decay between each row and the anchor of its block of 2 S, each <= 1; gt is g in base 2."""
-    rows = tl.arange(0, 16)[:, None]
-    x = tl.zeros_like(gt)
-    for m in tl.static_range(16):
-        gm = pick_row(gt, m)[None, :]
-        if (m // S) % 2 == 1:
-            x = tl.where(((rows // S) == (m // S)) & (rows >= m), x + gm, x)
-        else:
-            x = tl.where(((rows // S) == (m // S)) & (rows < m), x + gm, x)
-    return tl.exp2(x)
+def upper_row(r, S: tl.constexpr):
+    """The r-th of the 8 rows in the upper halves of the blocks of 2 S."""
+    return (r // S) * (2 * S) + S + r % S
 
 
 @triton.jit
-def level_pairs(left, right, row, S: tl.constexpr, PRECISION: tl.constexpr):
-    """The pairs of level S of left @ right^T, `[16, 16]`, 0 elsewhere."""
+def level_pairs(
+    q, k, beta, small, gt, scale, step, left, H, K: tl.constexpr, KP: tl.constexpr, S: tl.constexpr,
+    PRECISION: tl.constexpr,
+):  # fmt: skip
+    """Write level S of P and of L = beta_i k_i k_j exp(G_i - G_j) to `small`; gt is g in base 2, `[16, KP]`."""
+    row = tl.arange(0, 16)
+    rows = row[:, None]
+    ck = tl.arange(0, KP)
+    uppers = upper_row(rows % 8, S)
+    x_upper = tl.zeros_like(gt)
+    x_lower = tl.zeros_like(gt)
+    for m in tl.static_range(16):
+        gm = pick_row(gt, m)[None, :]
+        if (m // S) % 2 == 1:
+            x_upper = tl.where((uppers // S == m // S) & (uppers >= m), x_upper + gm, x_upper)
+        else:
+            x_lower = tl.where((rows // S == m // S) & (rows < m), x_lower + gm, x_lower)
+    upper = upper_row(row % 8, S)
+    is_q = row < 8
+    mask = (upper < left)[:, None]
+    if K != KP:
+        mask = mask & (ck < K)[None, :]
+    ptr = tl.where(is_q, q, k)[:, None] + (upper * step)[:, None] + ck[None, :]
+    a = tl.load(ptr, mask=mask, other=0.0).to(tl.float32) * tl.exp2(x_upper)
+    b = load_tile(k, row, ck, step, row < left, K, KP) * tl.exp2(x_lower)
+    pairs = dot(a, tl.trans(b), tl.zeros([16, 16], tl.float32), PRECISION)
+    factor = tl.where(is_q, scale, tl.load(beta + upper * H, mask=upper < left, other=0.0).to(tl.float32))
+    i = upper[:, None]
+    j = row[None, :]
+    mine = (i // (2 * S) == j // (2 * S)) & ((j // S) % 2 == 0)
+    tl.store(small + tl.where(is_q, 0, 256)[:, None] + i * 16 + j, pairs * factor[:, None], mask=mine)
+
+
+@triton.jit
+def inverse(a, lower, S: tl.constexpr, PRECISION: tl.constexpr):
+    """From the inverse of the diagonal blocks of S to that of the blocks of 2 S; lower is L, strictly lower."""
+    row = tl.arange(0, 16)
     i = row[:, None]
     j = row[None, :]
-    mine = ((i // (2 * S)) == (j // (2 * S))) & ((i // S) % 2 == 1) & ((j // S) % 2 == 0)
-    zero = tl.zeros([16, 16], tl.float32)
-    return tl.where(mine, dot(left, tl.trans(right), zero, PRECISION), 0.0)
+    mine = (i // (2 * S) == j // (2 * S)) & ((i // S) % 2 == 1) & ((j // S) % 2 == 0)
+    off = tl.where(mine, lower, 0.0)
+    if S == 1:
+        return a - off
+    return dot(-a, dot(off, a, tl.zeros([16, 16], tl.float32), PRECISION), a, PRECISION)
 
 
 @triton.jit
@@ -65,6 +95,7 @@ def prepare_chunk(
     q += first * K
     k += first * K
     g += first * K
+    beta += first
 
     left = T - t0
     to_row = tl.zeros([16, KP], tl.float32)  # G, base 2
@@ -78,24 +109,29 @@ def prepare_chunk(
         to_end = tl.where(rows < m, to_end + line[None, :], to_end)
     qt = load_tile(q, row, ck, step, live, K, KP)
     kt = load_tile(k, row, ck, step, live, K, KP)
-    bt = tl.load(beta + first + row * H, mask=live, other=0.0).to(tl.float32)
+    bt = tl.load(beta + row * H, mask=live, other=0.0).to(tl.float32)
     to_row = tl.exp2(to_row)
     store_record(rec + 16 * K, qt * to_row * scale, row, ck, K, KP)
     store_record(rec + 32 * K, kt * tl.exp2(to_end), row, ck, K, KP)
     small = rec + 48 * K + 16 * V
     tl.store(small + 512 + ck, tl.exp2(total), mask=ck < K)
 
-    same = row[:, None] == row[None, :]
-    p = tl.where(same, tl.sum(qt * kt, 1)[:, None], 0.0)
-    e = level_decay(gt, 1)
-    p += level_pairs(qt * e, kt * e, row, 1, PRECISION)
-    a = tl.where(same, 1.0, 0.0) - level_pairs(kt * e, kt * e, row, 1, PRECISION) * bt[:, None]
-    for level in tl.static_range(1, 4):
-        e = level_decay(gt, 2**level)
-        p += level_pairs(qt * e, kt * e, row, 2**level, PRECISION)
-        off = level_pairs(kt * e, kt * e, row, 2**level, PRECISION) * bt[:, None]
-        a = dot(-a, dot(off, a, tl.zeros([16, 16], tl.float32), PRECISION), a, PRECISION)
-    store_record(small, p * scale, row, row, 16, 16)
+    diagonal = rows == row[None, :]
+    own = tl.where(diagonal, tl.sum(qt * kt, 1)[:, None] * scale, 0.0)
+    grid = rows * 16 + row[None, :]
+    tl.store(small + grid, own, mask=rows <= row[None, :])
+    level_pairs(q, k, beta, small, gt, scale, step, left, H, K, KP, 1, PRECISION)
+    level_pairs(q, k, beta, small, gt, scale, step, left, H, K, KP, 2, PRECISION)
+    level_pairs(q, k, beta, small, gt, scale, step, left, H, K, KP, 4, PRECISION)
+    level_pairs(q, k, beta, small, gt, scale, step, left, H, K, KP, 8, PRECISION)
+    tl.debug_barrier()
+    lower = tl.load(small + 256 + grid, mask=rows > row[None, :], other=0.0)
+    tl.debug_barrier()
+    a = tl.where(diagonal, 1.0, 0.0)
+    a = inverse(a, lower, 1, PRECISION)
+    a = inverse(a, lower, 2, PRECISION)
+    a = inverse(a, lower, 4, PRECISION)
+    a = inverse(a, lower, 8, PRECISION)
     if WITH_A:
         store_record(small + 256, a, row, row, 16, 16)
     a = a * bt[None, :]

@@ -19,9 +19,7 @@ def load_state(ptr, bh, pv, K: tl.constexpr, KP: tl.constexpr, V: tl.constexpr, 
     """Block `pv` of columns of state `bh` as float32 `[KP, BV]`."""
     ck = tl.arange(0, KP)
     cv = pv * BV + tl.arange(0, BV)
-    return tl.load(ptr + bh * (K * V) + ck[:, None] * V + cv[None, :], mask=(ck < K)[:, None], other=0.0).to(
-        tl.float32
-    )
+    return tl.load(ptr + bh * (K * V) + ck[:, None] * V + cv[None, :], mask=(ck < K)[:, None], other=0.0).to(tl.float32)
 
 
 @triton.jit
@@ -163,6 +161,4 @@ def kdaprof_kda_bwd_recur(
     if tl.program_id(0) % 2 == 0:
         recur_states(rec, h0, bh, pv, NC, K, KP, V, BV, RECORD, HAS_H0, PRECISION, STAGES)
     else:
-        recur_gradients(
-            rec, do, dht, dh0, bh, pv, T, H, NC, K, KP, V, BV, RECORD, HAS_DHT, HAS_H0, PRECISION, STAGES
-        )
+        recur_gradients(rec, do, dht, dh0, bh, pv, T, H, NC, K, KP, V, BV, RECORD, HAS_DHT, HAS_H0, PRECISION, STAGES)
