@@ -43,6 +43,7 @@ _WAITING = {
     "aten::repeat_interleave": "its shape depends on data unless output_size is given",
 }
 _COPIES = {"aten::_to_copy", "aten::copy_"}
+_REFUSED_BY_TORCH = "during CUDA graph capture"
 _GENERAL = "a capture only records: nothing in it may wait for the device or bring values to the host"
 
 
@@ -226,6 +227,8 @@ def _hint(code: int | None, unsafe: UnsafeOperation | None, error: BaseException
         )
     if code == STREAM_CAPTURE_INVALIDATED:
         return f"{cause}Error 901: an earlier operation broke the capture, and this one only noticed"
+    if _REFUSED_BY_TORCH in str(error):
+        return f"{cause}torch itself refuses this inside a capture: {_GENERAL}"
     if isinstance(error, torch.OutOfMemoryError):
         return "A graph keeps a memory pool of its own beside the eager one: free memory, or use a smaller shape"
     return f"{cause}Not a capture error of CUDA's: see whether the same call runs eagerly; {_GENERAL}"

@@ -87,7 +87,8 @@ def record(
     if (holder := conflict(uses_cupti=device.kind == "cuda")) is not None:
         raise UnavailableError(holder)
 
-    profiler = _KinetoProfile(activities=_activities(mode, device))
+    # acc_events: without it torch warns that a second recording clears the first one's events.
+    profiler = _KinetoProfile(activities=_activities(mode, device), acc_events=True)
     first = clock_pair(clock)
     with garbage_collection_off(), _attached(profiler) as start_recording:
         for index in range(warmup):
