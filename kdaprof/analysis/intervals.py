@@ -66,14 +66,14 @@ class Covered:
     """Disjoint, sorted intervals that can be asked how much of any span they cover."""
 
     def __init__(self, start_ns: Int64, end_ns: Int64) -> None:
-        union = cover(start_ns, end_ns)
-        opens = np.flatnonzero((union.gap_ns > 0) | (union.before < 0))
-        self.start_ns = union.start_ns[opens]
-        if opens.size:
-            furthest = np.maximum.accumulate(union.end_ns)
-            self.end_ns = furthest[np.concatenate((opens[1:] - 1, np.array([union.order.size - 1])))]
-        else:
-            self.end_ns = np.empty(0, dtype=np.int64)
+        order = np.argsort(start_ns, kind="stable")
+        start = start_ns[order]
+        reach = np.maximum.accumulate(end_ns[order])
+        opens = np.ones(start.size, dtype=np.bool_)
+        opens[1:] = start[1:] > reach[:-1]
+        first = np.flatnonzero(opens)
+        self.start_ns: Int64 = start[first]
+        self.end_ns: Int64 = reach[np.append(first[1:] - 1, start.size - 1)] if start.size else start
         self._sum = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(self.end_ns - self.start_ns)))
 
     def until(self, time_ns: Int64) -> Int64:
