@@ -62,9 +62,9 @@ def test_what_is_written_comes_back_equal(written: Path) -> None:
 
 
 def test_files_are_strict_json_with_their_schema(written: Path) -> None:
-    for name in ("run", "facts", "findings"):
+    for name, kind in (("run", "run-record"), ("facts", "facts"), ("findings", "findings")):
         document = json.loads((written / f"{name}.json").read_text(), parse_constant=pytest.fail)
-        assert document["schema"] == f"kdaprof.{name}/1"
+        assert document["schema"] == f"kdaprof.{kind}/1"
 
 
 def test_nothing_temporary_is_left(written: Path) -> None:
@@ -128,14 +128,14 @@ def test_run_json_truncated_at_any_byte_is_one_line(written: Path, at: int) -> N
 
 
 def test_an_older_schema_without_migration_says_so(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(codec.VERSIONS, "run", 2)
-    with pytest.raises(BadFileError, match=r"kdaprof\.run/1 is too old and no migration exists; measure again"):
+    monkeypatch.setitem(codec.VERSIONS, "run-record", 2)
+    with pytest.raises(BadFileError, match=r"kdaprof\.run-record/1 is too old and no migration exists; measure again"):
         store.read_run(written)
 
 
 def test_an_older_schema_is_lifted_by_its_migration(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(codec.VERSIONS, "run", 2)
-    monkeypatch.setitem(codec.MIGRATIONS, "run", {1: lambda old: old | {"notes": ["lifted"]}})
+    monkeypatch.setitem(codec.VERSIONS, "run-record", 2)
+    monkeypatch.setitem(codec.MIGRATIONS, "run-record", {1: lambda old: old | {"notes": ["lifted"]}})
     assert store.read_run(written).record.notes == ("lifted",)
 
 
