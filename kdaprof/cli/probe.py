@@ -75,11 +75,12 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _request(args: argparse.Namespace, argv: tuple[str, ...]) -> Request:
-    if args.path and args.paths:
+    if args.path is not None and args.paths is not None:
         raise UsageError("--path and --paths: give one of them")
+    named = args.paths if args.path is None else args.path
     effort = Effort(rounds=args.rounds, samples=args.samples, util_seconds=args.util_seconds)
     request = Request(
-        paths=args.path or args.paths or "fused,tensor",
+        paths="fused,tensor" if named is None else named,
         contexts=args.contexts,
         modes=args.modes,
         phases=args.phases,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from kdaprof.analysis.recompute import recompute
+from kdaprof.analysis.derive import derive
+from kdaprof.analysis.recompute import load_raw
 from kdaprof.cli.console import err_console, out_console, print_json
 from kdaprof.errors import Exit
 from kdaprof.instruments.cuda_device import open_device
-from kdaprof.probe.plan import Plan, Request
+from kdaprof.probe.plan import Request
 from kdaprof.probe.real import real_lab
 from kdaprof.probe.session import run_probe
 from kdaprof.report.markdown import render
@@ -22,18 +23,20 @@ def probe_and_report(request: Request, *, as_json: bool) -> Exit:
     device = open_device(request.device)
     plan = request.plan("cpu" if device.kind == "cpu" else f"cuda:{device.index}")
     outcome = run_probe(plan, real_lab(plan, BarProgress(err_console())))
-    results = recompute(outcome.path)
+    # Read back, so that what is shown here is what `kdaprof report` shows, interrupted cells included.
+    raw = load_raw(outcome.path)
+    results = derive(raw)
     writer = RunWriter(outcome.path)
     writer.put_results(results)
-    writer.put_report(render(outcome.record, results))
+    writer.put_report(render(raw.record, results))
     if as_json:
-        print_json(run_document(outcome.record, results, None if plan.anonymous else outcome.path))
+        print_json(run_document(raw.record, results, None if plan.anonymous else outcome.path))
     else:
-        show_run(out_console(), outcome.record, results, path=outcome.path)
-    return _exit_code(plan, outcome.record, interrupted=outcome.interrupted)
+        show_run(out_console(), raw.record, results, path=outcome.path)
+    return _exit_code(raw.record, interrupted=outcome.interrupted)
 
 
-def _exit_code(plan: Plan, record: RunRecord, *, interrupted: bool) -> Exit:
+def _exit_code(record: RunRecord, *, interrupted: bool) -> Exit:
     """130 interrupted; 1 when a requested cell failed; 5 when nothing that was asked for can run here."""
     if interrupted:
         return Exit.INTERRUPTED

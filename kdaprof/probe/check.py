@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import torch
 
+from kdaprof.errors import KdaprofError
 from kdaprof.kda import kda
 from kdaprof.runs.record import Check, TensorError
 from kdaprof.workloads.inputs import INPUT_NAMES, OpInputs
@@ -42,9 +43,21 @@ def _reference_slice(inputs: OpInputs, first: int, last: int, backward: bool) ->
     return made
 
 
+class OutputError(KdaprofError):
+    """A path that does not return what it must: an output or gradient is absent, or of another shape."""
+
+
 def compare(outputs: Tensors, expected: Tensors, *, against: str, tolerance: float) -> Check:
-    """Relative L2 and largest absolute error of every output; a tensor that is not finite never passes."""
-    rows = tuple(_error(name, got, expected[name]) for name, got in outputs.items() if name in expected)
+    """Relative L2 and largest absolute error of everything expected; a tensor that is not finite never passes.
+
+    Errors: OutputError when an expected tensor is absent or has another shape: broadcasting would compare it wrongly.
+    """
+    for name, want in expected.items():
+        if name not in outputs:
+            raise OutputError(f"{name} was not returned; expected {tuple(want.shape)}")
+        if outputs[name].shape != want.shape:
+            raise OutputError(f"{name} has shape {tuple(outputs[name].shape)}, expected {tuple(want.shape)}")
+    rows = tuple(_error(name, outputs[name], want) for name, want in expected.items())
     passed = bool(rows) and all(row.finite and row.l2 is not None and row.l2 <= tolerance for row in rows)
     return Check(against=against, tolerance_l2=tolerance, tensors=rows, passed=passed)
 

@@ -67,14 +67,26 @@ class GroupMeasurement:
     def run(self) -> GroupOutcome:
         """Everything that this process measures of the group."""
         first = self._specs[0]
-        self._sets = tuple(make_inputs(first.inputs(), index) for index in range(first.input_sets))
+        try:
+            self._sets = tuple(make_inputs(first.inputs(), index) for index in range(first.input_sets))
+        except Exception as error:  # inputs that do not fit are every cell's failure, not the run's
+            for spec in self._specs:
+                self._fail(spec.key, error)
+            return GroupOutcome(cells=tuple(self._records.values()), samples={})
         for spec in self._specs:
             self._attempt(spec.key, self._begin_eager if spec.key.mode == "eager" else self._begin_graph, spec)
         live = list(self._series.values())
-        notes = measure_rounds(live, self._bench, self._effort, after_round=lambda n: self._hook(n, live))
+        notes = measure_rounds(
+            live,
+            self._bench,
+            self._effort,
+            after_round=lambda number: self._hook(number, live),
+            on_failure=lambda series, error: self._fail(series.key, error),
+        )
         util: list[UtilReading] = []
         for series in live:
-            self._attempt(series.key, self._side_figures, series, util)
+            if self._records[series.key.id].status == "ok":
+                self._side_figures(series, util)
         return GroupOutcome(
             cells=tuple(self._records[spec.key.id] for spec in self._specs),
             samples={cell: tuple(series.samples) for cell, series in self._series.items()},
@@ -86,8 +98,10 @@ class GroupMeasurement:
         try:
             work(*args)
         except Exception as error:
-            self._series.pop(key.id, None)
-            self._records[key.id] = replace(self._records[key.id], status=status_of(error), error=describe(error))
+            self._fail(key, error)
+
+    def _fail(self, key: CellKey, error: Exception) -> None:
+        self._records[key.id] = replace(self._records[key.id], status=status_of(error), error=describe(error))
 
     def _note(self, key: CellKey, **changes: object) -> None:
         record = self._records[key.id]
@@ -102,7 +116,7 @@ class GroupMeasurement:
         self._note(spec.key, gate=gate)
         check = compare(
             case.outputs(),
-            self._reference(backward=trains(spec.key.phase)),
+            self._reference(case, backward=trains(spec.key.phase)),
             against="float64 recurrence",
             tolerance=TOLERANCE[spec.key.dtype],
         )
@@ -134,19 +148,34 @@ class GroupMeasurement:
         warm_up(series, self._bench, self._effort)
         self._series[spec.key.id] = series
 
-    def _reference(self, *, backward: bool) -> dict[str, torch.Tensor]:
+    def _reference(self, case: OpCase, *, backward: bool) -> dict[str, torch.Tensor]:
+        """What the case has to make: `o`, and the gradients that its context asks for."""
         key = int(backward)
         if key not in self._expected:
             self._expected[key] = reference(self._sets[0], backward=backward)
-        return self._expected[key]
+        wanted = {"o", *(f"d{name}" for name in case.wanted)}
+        return {name: value for name, value in self._expected[key].items() if name in wanted}
 
     def _side_figures(self, series: Series, util: list[UtilReading]) -> None:
+        """Figures beside the rounds; an instrument that fails leaves its own figures missing, with the reason."""
+        bench, effort = self._bench, self._effort
         if series.key.mode == "graph":
-            input_copies(series, self._bench, self._effort)
+            self._beside(series.key, ("input_copy_ns",), lambda: input_copies(series, bench, effort))
             return
-        event_repeats(series, self._bench, self._effort)
-        allocator_repeats(series, self._bench, self._effort)
-        util.extend(sustained(series, self._bench, self._effort))
+        counted = ("allocs", "alloc_bytes", "peak_bytes")
+        self._beside(series.key, ("gpu_span_ns",), lambda: event_repeats(series, bench, effort))
+        self._beside(series.key, counted, lambda: allocator_repeats(series, bench, effort))
+        sampled = ("util_mean", "util_idle_share")
+        self._beside(series.key, sampled, lambda: util.extend(sustained(series, bench, effort)))
+
+    def _beside(self, key: CellKey, figures: Sequence[str], work: Callable[[], None]) -> None:
+        try:
+            work()
+        except Exception as error:
+            told = describe(error)
+            seen = self._records[key.id].observed
+            assert seen is not None
+            self._note(key, missing=seen.missing | dict.fromkeys(figures, f"{told.type}: {told.text}"))
 
     def _skip(self, key: CellKey, text: str) -> None:
         from kdaprof.errors import UnavailableError  # noqa: PLC0415

@@ -14,6 +14,8 @@ PRODUCTION_SHAPE = (10, 512, 12, 64, 64)
 HOST_SHAPE = (1, 40, 2, 32, 32)
 """B, T, H, K, V without a GPU: small enough for Triton's interpreter; two whole chunks, a short one, two heads."""
 
+_SEED_MOST = 2**32 - 1
+
 RUNNABLE = tuple(path for path in PATHS if path not in ("fla", "flashkda"))
 
 
@@ -148,13 +150,15 @@ class Request:
             raise UsageError(f"--rounds {self.effort.rounds} --samples {self.effort.samples}: both must be 1 or more")
         if not 0 <= self.effort.util_seconds <= 3600:
             raise UsageError(f"--util-seconds {self.effort.util_seconds}: must lie between 0 and 3600")
+        if not 0 <= self.seed <= _SEED_MOST:
+            raise UsageError(f"--seed {self.seed}: must lie between 0 and {_SEED_MOST}")
         self.plan("cpu")
         return self
 
     def plan(self, device: str) -> Plan:
         """The plan on a resolved device (`cpu`, `cuda:N`). An eager cell stands beside every graph: it is captured."""
         base = HOST_SHAPE if device == "cpu" else PRODUCTION_SHAPE
-        sizes = parse_shape(self.shape, ("B", "T", "H", "K", "V")) if self.shape else base
+        sizes = parse_shape(self.shape, ("B", "T", "H", "K", "V")) if self.shape is not None else base
         modes = choices("--modes", self.modes, MODES)
         plan = Plan(
             workload="kda",

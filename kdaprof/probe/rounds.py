@@ -30,13 +30,18 @@ def warm_up(series: Series, bench: Bench, effort: Effort) -> None:
 
 
 def measure_rounds(
-    group: Sequence[Series], bench: Bench, effort: Effort, *, after_round: Callable[[int], None]
+    group: Sequence[Series],
+    bench: Bench,
+    effort: Effort,
+    *,
+    after_round: Callable[[int], None],
+    on_failure: Callable[[Series, Exception], None],
 ) -> tuple[str, ...]:
     """Interleave the cells of a group over its rounds; returns notes on what was cut short.
 
     The order turns round each round, so that a linear drift of the host falls on every cell alike. A cell whose
     samples would take longer than `cell_seconds` gets fewer samples a round, never fewer than two. Rounds end when
-    `why_enough` says so.
+    `why_enough` says so. A cell that raises is handed to `on_failure` and takes no further part; the others go on.
     """
     counts = {series.key: _samples_within(series, effort) for series in group}
     notes = tuple(
@@ -45,20 +50,32 @@ def measure_rounds(
         if counts[series.key] < effort.samples
     )
     began = bench.clock.now_ns()
+    live = list(group)
     enough: str | None = None
     number = -1
-    while enough is None and group:
+    while enough is None and live:
         number += 1
-        for series in group if number % 2 == 0 else list(reversed(group)):
-            with in_range(bench.ranges, series.key.id, "cell", number):
-                _settle(series, bench)
-                for _ in range(counts[series.key]):
-                    one_sample(series, bench, number)
-                mark_reserved(series, bench)
-                _burst(series, bench, number, _burst_length(series, effort))
+        for series in live[:] if number % 2 == 0 else live[::-1]:
+            try:
+                _one_round(series, bench, effort, number, counts[series.key])
+            except Exception as error:
+                live.remove(series)
+                on_failure(series, error)
         after_round(number)
-        enough = why_enough(group, number + 1, bench.clock.now_ns() - began, effort)
-    return (*notes, f"{group[0].key.context}/{group[0].key.phase}: {number + 1} rounds: {enough}") if group else notes
+        enough = why_enough(live, number + 1, bench.clock.now_ns() - began, effort)
+    if not live:
+        return notes
+    taken = "1 round" if number == 0 else f"{number + 1} rounds"
+    return (*notes, f"{live[0].key.context}/{live[0].key.phase}: {taken}: {enough}")
+
+
+def _one_round(series: Series, bench: Bench, effort: Effort, number: int, samples: int) -> None:
+    with in_range(bench.ranges, series.key.id, "cell", number):
+        _settle(series, bench)
+        for _ in range(samples):
+            one_sample(series, bench, number)
+        mark_reserved(series, bench)
+        _burst(series, bench, number, _burst_length(series, effort))
 
 
 def one_sample(series: Series, bench: Bench, number: int) -> None:

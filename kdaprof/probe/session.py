@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 from kdaprof import __version__
 from kdaprof.instruments.clock import clock_pair
@@ -14,6 +15,7 @@ from kdaprof.probe.child import ChildCell, ChildResult, ChildSpec
 from kdaprof.probe.cold import empty_caches
 from kdaprof.probe.costs import own_costs
 from kdaprof.probe.declared import input_sets, observed_before
+from kdaprof.probe.failures import describe
 from kdaprof.probe.group import GroupMeasurement, GroupOutcome
 from kdaprof.probe.interpreted import ENVIRONMENT as INTERPRETED
 from kdaprof.probe.lab import Lab
@@ -29,6 +31,7 @@ from kdaprof.runs.store import UTIL_FILE, RunWriter, open_target
 from kdaprof.runs.util import UtilReading, write_util
 from kdaprof.workloads.op import CaseSpec
 
+T = TypeVar("T")
 _CHILD_START_S = 120.0
 _PENDING = CellError(type="NotMeasured", text="the run ended before this cell was measured")
 
@@ -85,14 +88,24 @@ class _Session:
         self.lab.progress.start(2 + 2 * len(groups) + (len(self.plan.cells()) if self.plan.cold else 0))
         self._update(conditions=replace(self.record.conditions, before=self.lab.snapshot(True)))
         self.lab.progress.advance("ceilings of the card")
-        ceilings = measure_ceilings(self.lab.bench.device, self.lab.bench.clock)
-        self._update(ceilings=ceilings, overhead=own_costs(self.lab.bench))
+        bench = self.lab.bench
+        self._update(ceilings=self._tried("ceilings", lambda: measure_ceilings(bench.device, bench.clock)))
+        self._update(overhead=self._tried("own costs", lambda: own_costs(bench)))
         ranges = self.lab.bench.ranges
         with in_range(ranges, self.record.run, "run"):
             for group in groups:
                 self.lab.progress.advance(f"{group.name}: timing {', '.join(self.plan.paths)}")
                 with in_range(ranges, group.name, "phase"):
                     self._group(group)
+
+    def _tried(self, what: str, measure: Callable[[], tuple[T, ...]]) -> tuple[T, ...]:
+        """What an instrument of the whole run measured; one that fails (no memory left on the card) leaves a note."""
+        try:
+            return measure()
+        except Exception as error:
+            told = describe(error)
+            self._update(notes=(*self.record.notes, f"{what} not measured: {told.type}: {told.text}"))
+            return ()
 
     def finish(self, *, complete: bool) -> None:
         """Close the record: conditions after, end times, partial or complete."""

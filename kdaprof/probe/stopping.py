@@ -6,6 +6,7 @@ with. More rounds narrow it; the rule looks at the width of the interval alone, 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from kdaprof.analysis.stats import half_width, median_interval, round_medians
@@ -24,10 +25,14 @@ def why_enough(group: Sequence[Series], rounds: int, took_ns: int, effort: Effor
     if widest <= HALF_WIDTH_WANTED:
         return f"every wall interval is within ± {HALF_WIDTH_WANTED:.0%}"
     if rounds >= effort.rounds * effort.rounds_most:
-        return f"the most that are taken; the widest wall interval is still ± {widest:.0%}"
+        return f"the most that are taken; the widest wall interval {_still(widest)}"
     if took_ns > effort.cell_seconds * 1e9 * max(1, len(group)):
-        return f"out of time ({effort.cell_seconds:.0f} s a cell); the widest wall interval is still ± {widest:.0%}"
+        return f"out of time ({effort.cell_seconds:.0f} s a cell); the widest wall interval {_still(widest)}"
     return None
+
+
+def _still(widest: float) -> str:
+    return f"is still ± {widest:.0%}" if math.isfinite(widest) else "is not known: that takes two rounds"
 
 
 def wall_half_width(series: Series) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +14,8 @@ from kdaprof.probe.child import RESULT_FILE, SPEC_FILE, ChildCell, ChildResult, 
 from kdaprof.probe.failures import describe
 from kdaprof.runs.atomic import write_bytes
 from kdaprof.workloads.op import CaseSpec
+
+_PR_SET_PDEATHSIG = 1
 
 CellTask = Callable[[CaseSpec, ChildSpec], ChildCell]
 
@@ -45,5 +49,12 @@ def _task(task: Task) -> CellTask:
     return interpret_cell
 
 
+def _end_with_parent() -> None:
+    """A probe that is killed must not leave its child on the card: Linux ends it with the parent."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 if __name__ == "__main__":
+    _end_with_parent()
     sys.exit(main(Path(sys.argv[1])))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import FunctionType
 
 import torch
 
@@ -17,12 +18,17 @@ Op = Callable[..., torch.Tensor]
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """A wrapped op and what must hold around each call; `differentiable` is False where no backward exists."""
+    """A wrapped op and what must hold around each call.
+
+    `differentiable` is False where no backward exists; `into_leaves` where it can only write `.grad` of the leaves,
+    so that `torch.autograd.grad` is refused.
+    """
 
     name: str
     call: Op
     around: Callable[[], contextlib.AbstractContextManager[object]]
     differentiable: bool = True
+    into_leaves: bool = False
 
 
 def wrap(name: str, op: Op, device: str) -> Context:
@@ -33,19 +39,20 @@ def wrap(name: str, op: Op, device: str) -> Context:
     if name not in CONTEXTS:
         raise UnavailableError(f"context {name!r} is unknown; known: {', '.join(CONTEXTS)}")
     nothing = contextlib.nullcontext
+    kind = device.partition(":")[0]
     match name:
         case "no_grad":
             return Context(name, op, torch.no_grad, differentiable=False)
         case "inference":
             return Context(name, op, torch.inference_mode, differentiable=False)
         case "autocast":
-            return Context(name, op, lambda: torch.autocast(device, dtype=torch.bfloat16))
+            return Context(name, op, lambda: torch.autocast(kind, dtype=torch.bfloat16))
         case "checkpoint":
             return Context(name, _checkpointed(op, reentrant=False), nothing)
         case "checkpoint-reentrant":
-            return Context(name, _checkpointed(op, reentrant=True), nothing)
+            return Context(name, _checkpointed(op, reentrant=True), nothing, into_leaves=True)
         case "compile":
-            return Context(name, torch.compile(op), nothing)
+            return Context(name, torch.compile(_with_own_code(op)), nothing)
         case "vmap":
             return Context(name, _vmapped(op), nothing)
         case "partial-grad":
@@ -53,8 +60,20 @@ def wrap(name: str, op: Op, device: str) -> Context:
         case "non-contiguous":
             return Context(name, _strided(op), nothing)
         case "ddp":
-            return Context(name, _distributed(op, device), nothing)
+            return Context(name, _distributed(op, kind, device), nothing)
     return Context(name, op, nothing)
+
+
+def _with_own_code(op: Op) -> Op:
+    """`op` under a code object of its own.
+
+    Dynamo keeps what it compiled by code object, at most eight variants of each, and runs the ninth eagerly. Cells
+    share the code of `op`: with theirs in common, a later cell would find itself traced already, or not compiled.
+    """
+    if not isinstance(op, FunctionType):
+        return op
+    own: Op = FunctionType(op.__code__.replace(), op.__globals__, op.__name__, op.__defaults__, op.__closure__)
+    return own
 
 
 def _checkpointed(op: Op, *, reentrant: bool) -> Op:
@@ -85,7 +104,7 @@ def _strided(op: Op) -> Op:
     return call
 
 
-def _distributed(op: Op, device: str) -> Op:
+def _distributed(op: Op, kind: str, device: str) -> Op:
     """The op as the forward of a module wrapped in DistributedDataParallel, world size 1."""
     import torch.distributed as dist  # noqa: PLC0415
 
@@ -93,7 +112,7 @@ def _distributed(op: Op, device: str) -> Op:
         raise UnavailableError("context ddp: this torch was built without torch.distributed")
     if not dist.is_initialized():
         store = dist.HashStore()  # type: ignore[attr-defined]  # in torch.distributed, but not in its __all__
-        dist.init_process_group("nccl" if device == "cuda" else "gloo", store=store, rank=0, world_size=1)
+        dist.init_process_group("nccl" if kind == "cuda" else "gloo", store=store, rank=0, world_size=1)
 
     class Scaled(torch.nn.Module):
         def __init__(self) -> None:

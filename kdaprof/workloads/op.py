@@ -71,6 +71,7 @@ class OpCase:
     def prepare(self, index: int) -> None:
         """Choose an input set and drop what the last call made; phase bwd runs its forward here."""
         self._out, self._grads = None, ()
+        self._drop_leaf_grads()
         self._now = self.sets[index % len(self.sets)]
         if self.spec.key.phase == "bwd":
             self.forward()
@@ -93,7 +94,17 @@ class OpCase:
     def _backward(self) -> None:
         assert self._out is not None
         inputs = [getattr(self._now, name) for name in self.wanted]
+        if self.context.into_leaves:
+            self._drop_leaf_grads()  # None already, but inside a capture: a `.grad` that is there would be added to
+            torch.autograd.backward(self._out, self._now.do)
+            self._grads = tuple(tensor.grad for tensor in inputs)
+            return
         self._grads = torch.autograd.grad(self._out, inputs, self._now.do)
+
+    def _drop_leaf_grads(self) -> None:
+        if self.context.into_leaves:
+            for tensor in self._now.tensors():
+                tensor.grad = None
 
     def _both(self) -> None:
         self.forward()
