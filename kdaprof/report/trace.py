@@ -98,6 +98,8 @@ def _device(console: Console, device: DeviceReport, top: int) -> None:
     ]
     if busy.overlap_ns:
         facts.append(f"streams overlap {format_ns(busy.overlap_ns)}")
+    if busy.copy_overlap_ns:
+        facts.append(f"copies hidden behind kernels {format_ns(busy.copy_overlap_ns)}")
     console.print(Text(title, style="bold") + Text("  " + " · ".join(facts)))
     _strip(console, device.strip)
     names = max(_NAME_WIDTH - max(_NARROW - console.width, 0), 16)

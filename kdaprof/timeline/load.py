@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from kdaprof.errors import BadFileError
-from kdaprof.timeline import kineto, nsys, parquet
+from kdaprof.timeline import kineto
 from kdaprof.timeline.columns import Timeline
 
 _SQLITE = b"SQLite format 3\0"
@@ -33,9 +33,14 @@ def load(path: Path) -> Timeline:
             magic = file.read(len(_SQLITE))
     except OSError as error:
         raise BadFileError(f"{path}: {error.strerror or error}") from error
+    # Each of these costs an import that a JSON trace does not need.
     if magic == _SQLITE:
+        from kdaprof.timeline import nsys  # noqa: PLC0415
+
         return nsys.read(path)
     if magic.startswith(_PARQUET):
+        from kdaprof.timeline import parquet  # noqa: PLC0415
+
         return parquet.read(path)
     for start, what in _FOREIGN.items():
         if magic.startswith(start):

@@ -6,6 +6,7 @@ import gc
 import gzip
 import json
 import sys
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -163,3 +164,22 @@ def test_collection_of_garbage_is_put_back(tmp_path: Path) -> None:
     with pytest.raises(BadFileError):
         kineto.read(tmp_path / "absent.json")
     assert gc.isenabled()
+
+
+def test_memory_grows_with_the_columns_not_with_the_text(tmp_path: Path) -> None:
+    peaks, sizes = [], []
+    for events in (600, 2_400):
+        made = PaperTrace()
+        for index in range(events):
+            made.event("cpu_op", "op", index, index + 1, pid=1, tid=1, junk="x" * 20_000)
+        path = made.write(tmp_path / "wide.json")
+        del made
+        tracemalloc.start()
+        try:
+            assert len(kineto.read(path)) == events
+            peaks.append(tracemalloc.get_traced_memory()[1])
+        finally:
+            tracemalloc.stop()
+        sizes.append(path.stat().st_size)
+    assert sizes[1] - sizes[0] > 35_000_000
+    assert peaks[1] - peaks[0] < 2_000_000

@@ -193,3 +193,25 @@ def test_families_of_kernels(tmp_path: Path, name: str, family: str) -> None:
     made = PaperTrace()
     made.launch((0, 1_000), (2_000, 3_000), name=name)
     assert [row.family for row in report(made, tmp_path).devices[0].paths] == [family]
+
+
+REPLAYS_MS = (
+    ("tensor fwd", 1.17, 287, 1.33),
+    ("tensor-rows fwd", 1.22, 345, 1.42),
+    ("compiled fwd", 0.95, 236, 1.26),
+    ("FLA fwd", 0.187, 9, 0.215),
+    ("tensor fwdbwd", 5.98, 1379, 6.80),
+    ("tensor-rows fwdbwd", 6.24, 1665, 7.28),
+    ("compiled fwdbwd", 2.81, 607, 3.41),
+    ("FLA fwdbwd", 0.802, 19, 0.848),
+)
+"""What an H200 measured: path, device busy, launches, wall of a graph replay."""
+
+
+@pytest.mark.parametrize(("name", "busy_ms", "events", "replay_ms"), REPLAYS_MS)
+def test_the_estimate_s_range_holds_the_measured_replays(
+    name: str, busy_ms: float, events: int, replay_ms: float
+) -> None:
+    low = busy_ms + events * GRAPH_GAP_LOW_NS / 1e6
+    high = busy_ms + events * GRAPH_GAP_HIGH_NS / 1e6 + GRAPH_FIXED_HIGH_NS / 1e6
+    assert low <= replay_ms <= high, name
