@@ -62,7 +62,9 @@ def why_absent(data: CellData, name: str, unit: Unit) -> Fact:
         only_gpu = needs_gpu(name) or data.cell.key.mode == "graph"
         on_cpu = seen is not None and seen.device == "cpu" and only_gpu
         error = data.cell.error
-        text = f"the cell is {status}" + (f": {error.type}: {error.text}" if error else "")
+        text = f"the cell is {status}"
+        if error is not None:  # an unavailable path is no fault, and its reason needs no type
+            text += f": {error.type}: {error.text}" if status == "failed" else f": {error.text}"
         return absent(unit, "no-device" if on_cpu and status == "unavailable" else kinds[status], text)
     told = seen.missing.get(name) if seen is not None else None
     if (seen is None or seen.device == "cpu") and needs_gpu(name):

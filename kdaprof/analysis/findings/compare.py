@@ -58,6 +58,8 @@ def _sentence(fastest: str, other: str, ratio: Ratio) -> str:
         return f"{other} takes {span} the time of {fastest}"
     if ratio.verdict == "same":
         return f"{other} and {fastest} take the same, {span}"
+    if ratio.why:
+        return f"{other} took {span} the time of {fastest}, not established: {ratio.why}"
     return f"no difference between {other} and {fastest} is established, {span}"
 
 

@@ -278,7 +278,8 @@ def test_a_recording_without_a_device_event_is_missing_never_zero() -> None:
 def test_a_cell_that_did_not_run_has_no_figures_and_says_why(status: str, missing: str) -> None:
     found = facts(scenes.failed_scene(status=status))
     assert {fact.missing for fact in found.values()} == {missing}
-    assert all("RuntimeError: CUDA error" in (fact.detail or "") for fact in found.values())
+    typed = "RuntimeError: " if status == "failed" else ""
+    assert all(f"the cell is {status}: {typed}CUDA error" in (fact.detail or "") for fact in found.values())
 
 
 def test_a_graph_that_the_machine_cannot_have_is_missing_for_want_of_a_device() -> None:
