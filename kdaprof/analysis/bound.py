@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kdaprof.analysis.idle import IdleSplit
+from kdaprof.runs.units import format_fraction
 
 IDLE_SHARE_GPU = 0.15
 """A device that idles less than this share of the window is what bounds it."""
@@ -55,11 +56,14 @@ def decide(*, busy_ns: int, idle: IdleSplit, drained_by_sync_ns: int, fit: bool 
         return Decision(bound="unknown", share=None, idle_share=idle_share, why="the trace is not fit for a verdict")
     lost = idle.no_launch_record / idle_ns if idle_ns else 0.0
     if lost > NO_RECORD_SHARE_UNKNOWN:
-        why = f"{lost:.0%} of the idle has no launch record"
+        why = f"{format_fraction(lost)} of the idle has no launch record"
         return Decision(bound="unknown", share=None, idle_share=idle_share, why=why)
     if idle_share < IDLE_SHARE_GPU:
         return Decision(
-            bound="gpu", share=1.0 - idle_share, idle_share=idle_share, why=f"the device idles {idle_share:.1%}"
+            bound="gpu",
+            share=1.0 - idle_share,
+            idle_share=idle_share,
+            why=f"the device idles {format_fraction(idle_share)}",
         )
     classes = idle.by_class()
     shares: tuple[tuple[Bound, float, str], ...] = (
@@ -69,5 +73,7 @@ def decide(*, busy_ns: int, idle: IdleSplit, drained_by_sync_ns: int, fit: bool 
     )
     for bound, share, what in shares:
         if share >= SHARE_OF_IDLE:
-            return Decision(bound=bound, share=share, idle_share=idle_share, why=f"{what}: {share:.0%} of the idle")
+            return Decision(
+                bound=bound, share=share, idle_share=idle_share, why=f"{what}: {format_fraction(share)} of the idle"
+            )
     return Decision(bound="mixed", share=None, idle_share=idle_share, why="no cause holds half of the idle")

@@ -13,6 +13,7 @@ from kdaprof.analysis.intervals import union_ns
 from kdaprof.analysis.phases import TINY_KERNEL_NS, TINY_KERNELS_MIN
 from kdaprof.analysis.sites import CallSite, call_sites
 from kdaprof.runs.results import Finding
+from kdaprof.runs.units import format_fraction
 from kdaprof.timeline.columns import Bool, Index, Kind
 
 if TYPE_CHECKING:
@@ -27,8 +28,9 @@ SYNCS_WITHOUT_STEPS = 10
 GRAPH_INSTANTIATIONS = 2
 """A graph is instantiated once; more often in one trace is a finding."""
 
-COPY_BUSY_MIN = 0.30
-"""From this share of busy time in which only copies ran on, the two ways to count busy are shown side by side."""
+COPY_BUSY_MIN, COPY_SPAN_MIN = 0.30, 0.10
+"""From these shares of the busy time and of the span in which only copies ran on, the two ways to count busy are
+shown side by side."""
 
 OVERHEAD_SHARE = 0.05
 """From this share of the idle inside the profiler's own records on, the trace is mostly about the profiler."""
@@ -153,7 +155,7 @@ def _profiler(context: Context, devices: Sequence[DeviceReport]) -> Iterator[Fin
         id="profiler-overhead",
         severity="info",
         cell=None,
-        text=f"inside the window the profiler worked for itself {spent / 1e6:.1f} ms, {spent / idle:.0%} of the idle",
+        text=f"inside the window the profiler worked for itself {spent / 1e6:.1f} ms, {format_fraction(spent / idle)} of the idle",
         evidence={"overhead_ns": spent, "idle_ns": idle},
         threshold={"share_of_idle": OVERHEAD_SHARE},
         next="warm the profiler up (schedule wait and warmup), and judge the wall time from unprofiled runs",
@@ -185,8 +187,8 @@ def _tensor_path(device: DeviceReport) -> Iterator[Finding]:
             cell=None,
             text=(
                 f"{shape.region!r} has the shape of a tensor path: {shape.kernels_per_call:,.0f} launches a call, "
-                f"{shape.general_share:.0%} of them general kernels (aten, BLAS, copies), device idle "
-                f"{shape.idle_share:.0%}"
+                f"{format_fraction(shape.general_share)} of them general kernels (aten, BLAS, copies), device idle "
+                f"{format_fraction(shape.idle_share)}"
             ),
             evidence={"region": shape.region, "kernels_per_call": shape.kernels_per_call, "idle": shape.idle_share},
             threshold={"kernels_per_call": TINY_KERNELS_MIN},
@@ -219,18 +221,18 @@ def _capture(device: DeviceReport) -> Iterator[Finding]:
 
 def _copies(device: DeviceReport) -> Iterator[Finding]:
     busy, kernels = device.busy_ns, device.busy.kernel_busy_ns
-    if not busy or busy - kernels < COPY_BUSY_MIN * busy:
-        return
     span = device.span_ns
+    if not busy or busy - kernels < max(COPY_BUSY_MIN * busy, COPY_SPAN_MIN * span):
+        return
     yield Finding(
         id="copies-keep-the-device-busy",
         severity="info",
         cell=None,
         text=(
-            f"device {device.device}: kernels alone keep it busy {kernels / span:.1%} of the time, with copies and "
-            f"sets {busy / span:.1%}"
+            f"device {device.device}: kernels alone keep it busy {format_fraction(kernels / span)} of the time, with copies and "
+            f"sets {format_fraction(busy / span)}"
         ),
         evidence={"kernel_busy_ns": kernels, "busy_ns": busy, "span_ns": span},
-        threshold={"copy_only_share_of_busy": COPY_BUSY_MIN},
+        threshold={"copy_only_share_of_busy": COPY_BUSY_MIN, "copy_only_share_of_span": COPY_SPAN_MIN},
         next="overlap copies with kernels (pinned memory, a stream of their own), or avoid them",
     )

@@ -148,5 +148,5 @@ def test_kernels_alone_and_with_copies_stand_side_by_side() -> None:
         assert found.events == 1721 + 463
     text = [finding.text for finding in analyse(timeline).findings if finding.id == "copies-keep-the-device-busy"]
     assert len(text) == 2
-    assert "2.3%" in text[0]
-    assert "99.3%" in text[0]
+    assert "2.3 %" in text[0]
+    assert "99.3 %" in text[0]
