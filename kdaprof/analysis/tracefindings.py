@@ -155,7 +155,10 @@ def _profiler(context: Context, devices: Sequence[DeviceReport]) -> Iterator[Fin
         id="profiler-overhead",
         severity="info",
         cell=None,
-        text=f"inside the window the profiler worked for itself {spent / 1e6:.1f} ms, {format_fraction(spent / idle)} of the idle",
+        text=(
+            f"inside the window the profiler worked for itself {spent / 1e6:.1f} ms, "
+            f"{format_fraction(spent / idle)} of the idle"
+        ),
         evidence={"overhead_ns": spent, "idle_ns": idle},
         threshold={"share_of_idle": OVERHEAD_SHARE},
         next="warm the profiler up (schedule wait and warmup), and judge the wall time from unprofiled runs",
@@ -229,8 +232,8 @@ def _copies(device: DeviceReport) -> Iterator[Finding]:
         severity="info",
         cell=None,
         text=(
-            f"device {device.device}: kernels alone keep it busy {format_fraction(kernels / span)} of the time, with copies and "
-            f"sets {format_fraction(busy / span)}"
+            f"device {device.device}: kernels alone keep it busy {format_fraction(kernels / span)} of the time, "
+            f"with copies and sets {format_fraction(busy / span)}"
         ),
         evidence={"kernel_busy_ns": kernels, "busy_ns": busy, "span_ns": span},
         threshold={"copy_only_share_of_busy": COPY_BUSY_MIN, "copy_only_share_of_span": COPY_SPAN_MIN},
