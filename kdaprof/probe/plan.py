@@ -38,7 +38,7 @@ class Effort:
     profiled_full: int = 3
     util_seconds: float = 5.0
     util_hz: float = 20.0
-    cold_runs: int = 3
+    cold_runs: int = 2
     cell_seconds: float = 60.0
     """A bound on the timed part of one cell: rounds are cut short, and the cut is noted."""
 
