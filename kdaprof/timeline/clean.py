@@ -16,6 +16,9 @@ LONGEST_NS = 24 * 3600 * 10**9
 TAIL_NS = 60 * 10**9
 """A device event that ends so long after the last record of host and device began has a corrupt duration."""
 
+FAR_NS = 366 * 24 * 3600 * 10**9
+"""No event of a trace begins a year away from the middle one."""
+
 NO_START = np.iinfo(np.int64).min
 """What readers put where a record has no readable start."""
 
@@ -33,10 +36,13 @@ def clean(kind: UInt8, start: Int64, end: Int64) -> tuple[Bool | None, dict[str,
     bad["no start time"] = start == NO_START
     bad["no duration"] = (end == NO_END) & ~bad["no start time"]
     timed = ~(bad["no start time"] | bad["no duration"])
-    middle = np.median(start[timed][:: max(1, start.size // 10_000)]) if timed.any() else 0
+    middle = int(np.median(start[timed][:: max(1, start.size // 10_000)])) if timed.any() else 0
     if middle > _ZERO_IS_WRONG_AFTER_NS:
         bad["start time 0"] = timed & (start <= 0)
         timed &= ~bad["start time 0"]
+    # In halves, so that the difference of two extreme times does not overflow.
+    bad["start time far from the others"] = timed & (np.abs(start // 2 - middle // 2) > FAR_NS // 2)
+    timed &= ~bad["start time far from the others"]
     bad["negative duration"] = timed & (end < start)
     timed &= ~bad["negative duration"]
     with np.errstate(over="ignore"):

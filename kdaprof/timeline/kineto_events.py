@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from decimal import Decimal, InvalidOperation
 from operator import attrgetter
 from typing import Any, Union
 
@@ -17,6 +16,7 @@ import numpy as np
 from kdaprof.timeline.build import Builder, plain_id
 from kdaprof.timeline.clean import NO_END, NO_START
 from kdaprof.timeline.columns import CALL_KINDS, DEVICE_KINDS, MISSING, Int64, Kind
+from kdaprof.timeline.kineto_times import EXACT_FLOAT_NS, ends, ns_of_floats, ns_of_ints, ns_of_raw, ns_of_text
 
 KINDS: dict[str, Kind] = {
     "kernel": Kind.KERNEL,
@@ -48,9 +48,6 @@ _BY_CATEGORY = {**KINDS, **{name.capitalize(): kind for name, kind in KINDS.item
 
 # Old profilers had no category for annotations and wrote them as operators.
 _ANNOTATION_PREFIXES = ("ProfilerStep#", "Optimizer.", "enumerate(DataLoader)", "nccl:", "## ")
-
-_EXACT_FLOAT_NS = 2**43 * 1000
-"""From 2^43 µs on a double is coarser than 1/1024 µs and cannot hold a time of three decimals."""
 
 
 class Args(msgspec.Struct, gc=False):
@@ -91,9 +88,9 @@ class RawEvent(FloatEvent, gc=False, tag="X", tag_field="ph", kw_only=True):
 
 
 _SKIPPED = [msgspec.defstruct(f"Skipped{ord(tag)}", [], tag=tag, tag_field="ph") for tag in "sftiIMBEbenCPNODR"]
-_LARGEST_NS = Decimal("9.2e18")
 _FIELDS = attrgetter("cat", "dur", "name", "pid", "tid")
 _DEVICE_ARGS = attrgetter("device", "stream", "graph_node")
+_DEVICE_LIMIT, _STREAM_LIMIT = 2**15, 2**31
 _kind_of = _BY_CATEGORY.get
 _ON_DEVICE, _CALLS = np.zeros(256, dtype=np.bool_), np.zeros(256, dtype=np.bool_)
 _ON_DEVICE[list(DEVICE_KINDS)] = True
@@ -111,9 +108,9 @@ class EventDecoder:
     def __init__(self, builder: Builder) -> None:
         self._builder = builder
         self._levels: list[tuple[type[FloatEvent], Callable[[Sequence[Any]], Int64]]] = [
-            (FloatEvent, _ns_of_floats),
-            (IntEvent, _ns_of_ints),
-            (RawEvent, _ns_of_raw),
+            (FloatEvent, ns_of_floats),
+            (IntEvent, ns_of_ints),
+            (RawEvent, ns_of_raw),
         ]
         self._decoder = _decoder(FloatEvent)
 
@@ -130,7 +127,7 @@ class EventDecoder:
                 continue
             events = [record for record in records if type(record) is event]
             starts = to_ns([record.ts for record in events])
-            if event is FloatEvent and starts.size and int(np.abs(starts).max()) >= _EXACT_FLOAT_NS:
+            if event is FloatEvent and starts.size and int(np.abs(starts).max()) >= EXACT_FLOAT_NS:
                 self._next_level()
                 continue
             self._builder.read += len(records)
@@ -167,8 +164,8 @@ class EventDecoder:
             arguments = [events[row].args or _NO_ARGS for row in device_rows.tolist()]
             devices, streams, graph_nodes = zip(*map(_DEVICE_ARGS, arguments), strict=True)
             labels = [(pids[row], tids[row]) for row in device_rows.tolist()]
-            device[device_rows] = _or_label(whole_numbers(devices), [pid for pid, _ in labels])
-            stream[device_rows] = _or_label(whole_numbers(streams), [tid for _, tid in labels])
+            device[device_rows] = _or_label(whole_numbers(devices, _DEVICE_LIMIT), [pid for pid, _ in labels])
+            stream[device_rows] = _or_label(whole_numbers(streams, _STREAM_LIMIT), [tid for _, tid in labels])
             if any(node != MISSING for node in graph_nodes):
                 nodes = np.full(n, MISSING, dtype=np.int64)
                 nodes[device_rows] = whole_numbers(graph_nodes)
@@ -180,7 +177,7 @@ class EventDecoder:
             kind=kinds,
             name=builder.names.many(names),
             start_ns=start_ns,
-            end_ns=_ends(start_ns, _ns_of_floats(durations)),
+            end_ns=ends(start_ns, ns_of_floats(durations)),
             device=device,
             stream=stream,
             thread=thread,
@@ -216,10 +213,11 @@ def add_lenient(builder: Builder, record: object) -> bool:
     if str(record.get("cat")) == "Operator" and name.startswith(_ANNOTATION_PREFIXES):
         kind = Kind.ANNOTATION
     pid, tid = _label(record.get("pid")), _label(record.get("tid"))
-    start_ns = _ns_of_text(record.get("ts"), NO_START)
-    length_ns = _ns_of_text(record.get("dur"), NO_END)
-    ends = _ends(np.array([start_ns], dtype=np.int64), np.array([length_ns], dtype=np.int64))
-    device, stream = whole_numbers([args.get("device"), args.get("stream")]).tolist()
+    start_ns = ns_of_text(record.get("ts"), NO_START)
+    length_ns = ns_of_text(record.get("dur"), NO_END)
+    end_ns = ends(np.array([start_ns], dtype=np.int64), np.array([length_ns], dtype=np.int64))
+    device = int(whole_numbers([args.get("device")], _DEVICE_LIMIT)[0])
+    stream = int(whole_numbers([args.get("stream")], _STREAM_LIMIT)[0])
     on_device = kind in DEVICE_KINDS
     stack = args.get("Call stack")
     node = int(whole_numbers([args.get("graph node id")])[0])
@@ -228,7 +226,7 @@ def add_lenient(builder: Builder, record: object) -> bool:
         kind=[kind],
         name=[builder.names.one(name)],
         start_ns=[start_ns],
-        end_ns=ends,
+        end_ns=end_ns,
         device=[(device if device >= 0 else _number_in(pid)) if on_device else MISSING],
         stream=[(stream if stream >= 0 else _number_in(tid)) if on_device else MISSING],
         thread=[MISSING] if on_device or kind is Kind.TRACE else builder.thread_ids([pid], [tid]),
@@ -239,13 +237,15 @@ def add_lenient(builder: Builder, record: object) -> bool:
     return True
 
 
-def whole_numbers(values: Sequence[Any]) -> Int64:
-    """An int64 column of what should be numbers; what is none, is negative or does not fit is missing."""
+def whole_numbers(values: Sequence[Any], limit: int = 2**63) -> Int64:
+    """An int64 column of what should be numbers; what is none, is negative or not below `limit` is missing."""
     try:
         column = np.array(values, dtype=np.int64)
     except (TypeError, ValueError, OverflowError):
+        column = np.empty(0, dtype=np.int64)
+    if column.shape != (len(values),):  # lists, too large numbers, text: one by one
         column = np.array([_whole(value) for value in values], dtype=np.int64)
-    return np.where(column >= 0, column, MISSING)
+    return np.where((column >= 0) & (column <= limit - 1), column, MISSING)
 
 
 def _whole(value: object) -> int:
@@ -256,44 +256,6 @@ def _whole(value: object) -> int:
     except (TypeError, ValueError, OverflowError):
         return MISSING
     return number if 0 <= number < 2**63 else MISSING
-
-
-def _ends(start_ns: Int64, length_ns: Int64) -> Int64:
-    """End times; a missing start or duration stays recognisable for `clean`."""
-    timed = (start_ns != NO_START) & (length_ns != NO_START)
-    with np.errstate(over="ignore"):
-        return np.where(timed, start_ns + np.where(timed, length_ns, 0), NO_END)
-
-
-def _ns_of_floats(values: Sequence[float]) -> Int64:
-    """Nanoseconds of microseconds. Whole part and fraction apart: the product alone would leave 53 bits."""
-    micros = np.array(values, dtype=np.float64)
-    usable = np.abs(micros) < 9.2e15
-    whole = np.floor(np.where(usable, micros, 0.0))
-    fraction = np.where(usable, micros, 0.0) - whole
-    nanos = whole.astype(np.int64) * 1000 + np.rint(fraction * 1000.0).astype(np.int64)
-    return np.where(usable, nanos, NO_START)
-
-
-def _ns_of_ints(values: Sequence[int]) -> Int64:
-    return np.array([value * 1000 if abs(value) < 9_200_000_000_000_000 else NO_START for value in values], np.int64)
-
-
-def _ns_of_raw(values: Sequence[msgspec.Raw]) -> Int64:
-    return np.array([_ns_of_text(bytes(value).decode(), NO_START) for value in values], dtype=np.int64)
-
-
-def _ns_of_text(value: object, missing: int) -> int:
-    """Exact nanoseconds of microseconds given as a number or as text."""
-    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        return NO_START if missing == NO_END else missing
-    try:
-        nanos = Decimal(str(value).strip().strip('"')) * 1000
-        if not nanos.is_finite() or abs(nanos) >= _LARGEST_NS:
-            return NO_START
-        return int(nanos.to_integral_value())
-    except InvalidOperation:
-        return NO_START
 
 
 def _number_in(label: int | str) -> int:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -74,6 +76,39 @@ def test_truncation_at_every_byte_is_an_error_or_a_warning_never_a_silent_loss(t
             assert not timeline.source.complete
         analyse(timeline)
     assert read > 50
+
+
+TOKENS = [
+    b"null", b"-1", b"1e400", b"NaN", b'"x"', b"{}", b"[]", b"[1]", b"9" * 25, b"true", b"-0.5", b'"\\ud800"', b"'",
+    b"\\", b'"', b"{", b"}", b"[", b"]", b",", b"\x00", b"\xff", b"18446744073709551615", b"9223372036854775807",
+    b"4611686018427387904", b"2147483648", b"9200000000000000", b"-9200000000000000",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("minified", [False, True])
+def test_random_damage_is_an_error_of_one_line_or_figures_that_add_up(
+    tmp_path: Path, seed: int, minified: bool
+) -> None:
+    whole = good().text().encode()
+    base = whole.replace(b"\n  ", b"").replace(b'": ', b'":') if minified else whole
+    numbers = [match.span() for match in re.finditer(rb"(?<=[:\[ ])-?\d+(\.\d+)?", base)]
+    random = Random(seed)
+    path = tmp_path / "damaged.json"
+    for _ in range(150):
+        data = bytearray(base)
+        for begin, end in sorted(random.sample(numbers, random.choice((1, 2, 4))), reverse=True):
+            data[begin:end] = random.choice(TOKENS)
+        if random.random() < 0.5:
+            at = random.randrange(len(data))
+            data[at : at + random.randrange(40)] = random.choice(TOKENS)
+        path.write_bytes(bytes(data))
+        timeline = loaded_or_refused(path)
+        if timeline is None:
+            continue
+        for device in analyse(timeline).devices:
+            assert device.idle.total_ns == device.span_ns - device.busy_ns
+            assert all(value >= 0 for value in device.idle.by_class().values())
 
 
 def test_a_flipped_byte_in_gzip_keeps_what_stands_before_it(tmp_path: Path) -> None:
@@ -218,6 +253,7 @@ def test_impossible_events_are_kept_out_and_counted(tmp_path: Path) -> None:
     made.kernel(start + 310_000, start + 309_000, None, name="negative")
     made.event("kernel", "zero", 0, 1_000, pid=0, tid=7, device=0, stream=7)
     made.kernel(start + 320_000, start + 320_000 + 200 * 10**9, None, name="minutes after the end")
+    made.kernel(9 * 10**18, 9 * 10**18 + 1_000, None, name="in 285 years")
     text = made.text().replace('"ts": 0.000', '"ts": 0')
     path = tmp_path / "impossible.json"
     path.write_text(text)
@@ -228,11 +264,12 @@ def test_impossible_events_are_kept_out_and_counted(tmp_path: Path) -> None:
         "negative duration": 1,
         "start time 0": 1,
         "ends long after the trace": 1,
+        "start time far from the others": 1,
     }
     found = analyse(timeline)
     assert found.devices[0].span_ns == 19 * 10_000 + 3_000
-    assert found.quality.dropped == 4
-    assert found.quality.verdict == "unfit", "4 of 44 records are impossible"
+    assert found.quality.dropped == 5
+    assert found.quality.verdict == "unfit", "5 of 45 records are impossible"
     assert found.decision.bound == "unknown"
 
 
