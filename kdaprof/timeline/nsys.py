@@ -38,8 +38,10 @@ def read(path: Path) -> Timeline:
         raise BadFileError(f"{path}: no such file")
     try:
         with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as database:
+            database.text_factory = lambda text: text.decode("utf-8", errors="replace")
             return _Reader(path, database).read()
-    except sqlite3.DatabaseError as error:
+    except (sqlite3.Error, TypeError, ValueError, OverflowError, MemoryError) as error:
+        # SQLite takes any value in any column: in a damaged export, text may stand where a time belongs.
         raise BadFileError(f"{path}: not a readable SQLite export of Nsight Systems: {error}") from error
 
 

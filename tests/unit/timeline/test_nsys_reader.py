@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -133,6 +134,23 @@ def test_damaged_and_foreign_databases_are_one_error(tmp_path: Path) -> None:
         cut.write_bytes(whole[:size])
         with pytest.raises(BadFileError):
             load(cut)
+
+
+def test_random_damage_is_one_error_or_a_timeline(tmp_path: Path) -> None:
+    whole = export(tmp_path / "whole.sqlite").read_bytes()
+    random = Random(5)
+    path = tmp_path / "damaged.sqlite"
+    refused = 0
+    for _ in range(300):
+        data = bytearray(whole)
+        for _ in range(random.choice((1, 3, 20))):
+            data[random.randrange(100, len(data))] = random.randrange(256)
+        path.write_bytes(bytes(data))
+        try:
+            analyse(load(path))
+        except BadFileError:
+            refused += 1
+    assert 0 < refused < 300
 
 
 @pytest.mark.skipif(not SHARED.is_file(), reason=f"the shared traces are not at {SHARED.parent}")
