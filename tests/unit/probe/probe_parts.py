@@ -23,7 +23,7 @@ from kdaprof.runs.util import UtilReading
 from kdaprof.workloads.op import CaseSpec
 
 TINY = (1, 20, 1, 16, 16)
-QUICK = Effort(rounds=2, rounds_most=1, samples=2, warmup=1, allocator=1, events=1, util_seconds=0)
+QUICK = Effort(rounds=2, rounds_most=1, samples=2, warmup=1, allocator=1, events=1, util_seconds=0, cold_runs=3)
 
 
 def request(**changes: Any) -> Request:
