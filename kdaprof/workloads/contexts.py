@@ -79,7 +79,14 @@ def _with_own_code(op: Op) -> Op:
 def _checkpointed(op: Op, *, reentrant: bool) -> Op:
     from torch.utils.checkpoint import checkpoint  # noqa: PLC0415
 
-    return lambda *args: checkpoint(op, *args, use_reentrant=reentrant)
+    def call(*args: torch.Tensor) -> torch.Tensor:
+        # A forward without gradients has nothing to recompute; the reentrant mode would only warn of it.
+        if not any(argument.requires_grad for argument in args):
+            return op(*args)
+        o: torch.Tensor = checkpoint(op, *args, use_reentrant=reentrant)
+        return o
+
+    return call
 
 
 def _vmapped(op: Op) -> Op:
@@ -96,12 +103,15 @@ def _partial(op: Op) -> Op:
 
 
 def _strided(op: Op) -> Op:
-    """Every [B, T, H, …] argument as a transposed view of [B, H, T, …] storage."""
+    """Every [B, T, H, …] argument as a transposed view of [B, H, T, …] storage, or of padded rows where T or H is 1."""
 
-    def call(*args: torch.Tensor) -> torch.Tensor:
-        return op(*(argument.transpose(1, 2).contiguous().transpose(1, 2) for argument in args))
+    def view(argument: torch.Tensor) -> torch.Tensor:
+        transposed = argument.transpose(1, 2).contiguous().transpose(1, 2)
+        if not transposed.is_contiguous():
+            return transposed
+        return torch.nn.functional.pad(argument, (0, 1))[..., :-1]
 
-    return call
+    return lambda *args: op(*map(view, args))
 
 
 def _distributed(op: Op, kind: str, device: str) -> Op:
