@@ -31,36 +31,39 @@ def specs(
     config: KernelConfig, k: int, v: int, dtype: str, precision: str
 ) -> list[tuple[Any, dict[str, Any], int, int]]:
     """(kernel, constants, warps, stages) of one forward and backward."""
-    from kdaprof.kda.fused.kernels import gradients, prepare, recur  # noqa: PLC0415
-    from kdaprof.kda.fused.launch import record_elements  # noqa: PLC0415
+    from kdaprof.kda.fused.kernels import pairs, prepare, recur, state  # noqa: PLC0415
+    from kdaprof.kda.fused.plan import gradient_record_elements, record_elements  # noqa: PLC0415
 
-    small = {"K": k, "KP": pad(k), "V": v, "RECORD": record_elements(k, v, backward=False), "PRECISION": precision}
-    big = {**small, "RECORD": record_elements(k, v, backward=True)}
-    bv = block(v, config.recur_bv)
+    spare = dtype != "float32"
+    sizes = {"K": k, "KP": pad(k), "V": v}
+    record = {"RECORD": record_elements(k, v)}
+    grad = {"GRECORD": gradient_record_elements(k, v, spare)}
+    dots = {"PRECISION": precision}
+    no_states = {"HAS_H0": False, "HAS_HT": False, "h0": None, "ht": None}
+    no_grads = {"HAS_H0": False, "HAS_DHT": False, "h0": None, "dht": None, "dh0": None}
+    c = config
     return [
-        (prepare.kdaprof_kda_fwd_prepare, {**small, "VP": pad(v)}, config.prepare_warps, 1),
+        (prepare.kdaprof_kda_fwd_prepare, {**sizes, **record, **dots, "VP": pad(v)}, c.prepare_warps, 1),
         (
             recur.kdaprof_kda_fwd_recur,
-            {**small, "BV": bv, "HAS_H0": False, "HAS_HT": False, "STAGES": config.recur_stages,
-             "h0": None, "ht": None},
-            config.recur_warps,
-            config.recur_stages,
+            {**sizes, **record, **dots, **no_states, "BV": block(v, c.recur_bv), "STAGES": c.recur_stages},
+            c.recur_warps,
+            c.recur_stages,
         ),
-        (prepare.kdaprof_kda_bwd_prepare, {**big, "VP": pad(v)}, config.prepare_warps, 1),
         (
             recur.kdaprof_kda_bwd_recur,
-            {**big, "BV": bv, "HAS_H0": False, "HAS_DHT": False, "STAGES": config.bwd_recur_stages,
-             "h0": None, "dht": None, "dh0": None},
-            config.recur_warps,
-            config.bwd_recur_stages,
+            {**sizes, **record, **grad, **dots, **no_grads, "BV": block(v, c.back_bv), "STAGES": c.back_stages},
+            c.back_warps,
+            c.back_stages,
         ),
         (
-            gradients.kdaprof_kda_bwd_gradients,
-            {**big, "BV": block(v, config.gradient_bv)},
-            config.gradient_warps,
-            1,
+            state.kdaprof_kda_bwd_state,
+            {**sizes, **grad, **dots, "SPARE": spare, "BV": block(v, c.state_bv), "STAGES": c.state_stages},
+            c.state_warps,
+            c.state_stages,
         ),
-    ]  # fmt: skip
+        (pairs.kdaprof_kda_bwd_pairs, {**sizes, **grad, "SPARE": spare}, c.pairs_warps, 1),
+    ]
 
 
 def resources(
@@ -80,7 +83,7 @@ def resources(
         elif name == "scale":
             signature[name] = "fp32"
         else:
-            signature[name] = "*fp32" if name in {"rec", "h0", "ht", "dht", "dh0"} else f"*{SHORT[dtype]}"
+            signature[name] = "*fp32" if name in {"rec", "grec", "h0", "ht", "dht", "dh0"} else f"*{SHORT[dtype]}"
             attrs[(index,)] = [["tt.divisibility", 16]]
     source = ASTSource(fn=kernel, signature=signature, constexprs=constants, attrs=attrs)
     compiled = triton.compile(
@@ -144,26 +147,30 @@ def busy(args: list[Any], precision: str, repeats: int = 8) -> dict[str, float]:
 
 def variants(base: KernelConfig) -> list[KernelConfig]:
     """What `scan` tries: every kernel's knobs, the others held at the table's values."""
-    found = [replace(base, prepare_warps=w, prepare_registers=r) for w in (1, 2, 4) for r in (None, 168, 128)]
+    found = [replace(base, prepare_warps=w, prepare_registers=r) for w, r in ((2, None), (2, 168), (2, 128), (1, None))]
     found += [
-        replace(base, recur_bv=bv, recur_warps=w, recur_stages=s, bwd_recur_stages=s)
-        for bv, w in ((16, 1), (32, 1), (32, 2), (64, 4))
-        for s in (2, 3, 4)
+        replace(base, recur_bv=bv, recur_warps=w, recur_stages=s, back_bv=bv, back_warps=w, back_stages=s)
+        for bv, w, s in ((16, 1, 2), (16, 1, 3), (64, 4, 2), (64, 4, 3))
     ]
     found += [
-        replace(base, gradient_bv=bv, gradient_warps=w, gradient_registers=r)
-        for bv in (16, 32, 64)
-        for w in (2, 4, 8)
-        for r in (None, 168, 128)
-    ]
+        replace(base, state_bv=bv, state_warps=w, state_stages=s, state_registers=r)
+        for bv, w, r in (
+            (16, 2, None), (16, 4, None), (16, 4, 128), (32, 4, None), (32, 4, 168), (32, 4, 128), (64, 4, None),
+            (32, 8, None), (64, 8, None), (64, 8, 128),
+        )
+        for s in (1, 2)
+    ]  # fmt: skip
+    found += [replace(base, pairs_warps=w, pairs_registers=r) for w, r in ((2, None), (2, 168), (2, 128), (1, None))]
     return list(dict.fromkeys(found))
 
 
 def force(config: KernelConfig) -> None:
     """Make the launcher take `config`."""
-    from kdaprof.kda.fused import launch  # noqa: PLC0415
+    from kdaprof.kda.fused import plan  # noqa: PLC0415
 
-    launch._config = lambda *_: config  # type: ignore[assignment]
+    plan.config_for = lambda *_: config
+    plan.forward_plan.cache_clear()
+    plan.backward_plan.cache_clear()
 
 
 def warm(job: tuple[KernelConfig, tuple[int, ...], str, str]) -> str | None:

@@ -40,8 +40,9 @@ def check(shape: tuple[int, ...], dtype: torch.dtype = torch.float32, **options:
     errors = got["errors"]
     assert got["finite"]
     assert got["dtypes"] == got["want_dtypes"]
-    assert all(errors[name] <= outputs for name in ("o", "ht") if name in errors), errors
-    assert all(value <= gradients for name, value in errors.items() if name.startswith("d")), errors
+    text = " ".join(f"{name}={value:.2e}" for name, value in errors.items())
+    assert all(errors[name] <= outputs for name in ("o", "ht") if name in errors), text
+    assert all(value <= gradients for name, value in errors.items() if name.startswith("d")), text
 
 
 @pytest.mark.parametrize("dtype", list(LIMITS), ids=str)

@@ -14,7 +14,7 @@ KERNEL_PREFIX = "kdaprof_"
 LAUNCHES = {"fwd": 2, "bwd": 3}
 
 # Requests to torch's caching allocator of one call with contiguous inputs and all of q, k, v, g, beta
-# requiring gradients: o and the records; five gradients and the records. One more forward for the final state,
+# requiring gradients: o and the records; five gradients and the gradient records. One more forward for the final state,
 # one more backward for the initial state's gradient.
 ALLOCS = {"fwd": 2, "bwd": 6}
 

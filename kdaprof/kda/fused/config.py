@@ -2,49 +2,51 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
 class KernelConfig:
-    """Tile widths over V, warps, pipeline stages and register caps (None: no cap) of the three kinds of kernel."""
+    """Tile widths over V (`bv`), warps, pipeline stages and register caps (None: no cap) of each kernel."""
 
     prepare_warps: int
+    prepare_registers: int | None
     recur_bv: int
     recur_warps: int
     recur_stages: int
-    bwd_recur_stages: int
-    gradient_bv: int
-    gradient_warps: int
-    prepare_registers: int | None = None
-    gradient_registers: int | None = None
+    back_bv: int
+    back_warps: int
+    back_stages: int
+    state_bv: int
+    state_warps: int
+    state_stages: int
+    state_registers: int | None
+    pairs_warps: int
+    pairs_registers: int | None
 
 
 # Taken by every card not in the table. One warp in the recurrences: `tl.dot` recurrences with more than two
 # warps go wrong on Blackwell (fla#945, #953, #999); two stages keep shared memory below the 99 KiB of sm_120.
 SAFE = KernelConfig(
     prepare_warps=2,
+    prepare_registers=None,
     recur_bv=16,
     recur_warps=1,
     recur_stages=2,
-    bwd_recur_stages=2,
-    gradient_bv=16,
-    gradient_warps=4,
+    back_bv=16,
+    back_warps=1,
+    back_stages=2,
+    state_bv=16,
+    state_warps=4,
+    state_stages=1,
+    state_registers=None,
+    pairs_warps=2,
+    pairs_registers=None,
 )
 
 # (major, minor) of the compute capability, then the larger of K and V padded to a power of two.
 TABLE: dict[tuple[int, int], dict[int, KernelConfig]] = {
-    (9, 0): {
-        64: KernelConfig(
-            prepare_warps=2,
-            recur_bv=16,
-            recur_warps=1,
-            recur_stages=3,
-            bwd_recur_stages=2,
-            gradient_bv=32,
-            gradient_warps=2,
-        ),
-    },
+    (9, 0): {64: replace(SAFE, recur_stages=3, state_bv=32)},
 }
 
 

@@ -21,7 +21,7 @@ def check_precision(precision: str) -> None:
 
 
 class FusedKda(torch.autograd.Function):
-    """Saves its inputs and nothing else: the backward recomputes what it needs of the forward."""
+    """Saves its inputs and the forward's records; the backward recomputes the states."""
 
     @staticmethod
     def forward(
@@ -33,10 +33,11 @@ class FusedKda(torch.autograd.Function):
 
         q, k, v, g, beta = q.contiguous(), k.contiguous(), v.contiguous(), g.contiguous(), beta.contiguous()
         h0 = None if h0 is None else h0.contiguous()
-        ctx.save_for_backward(q, k, v, g, beta, h0)
+        o, ht, rec = launch.forward(q, k, v, g, beta, h0, scale, final_state, precision)
+        ctx.save_for_backward(q, k, v, g, beta, h0, rec)
         ctx.scale, ctx.precision = scale, precision
         ctx.set_materialize_grads(False)
-        return launch.forward(q, k, v, g, beta, h0, scale, final_state, precision)
+        return o, ht
 
     @staticmethod
     @once_differentiable
@@ -46,12 +47,12 @@ class FusedKda(torch.autograd.Function):
 
         if hooks.on_backward is not None:
             hooks.on_backward()
-        q, k, v, g, beta, h0 = ctx.saved_tensors
+        q, k, v, g, beta, h0, rec = ctx.saved_tensors
         do = None if do is None else do.contiguous()
         dht = None if dht is None else dht.contiguous()
         if do is None and dht is None:
             return (None,) * 9
-        grads = launch.backward(q, k, v, g, beta, h0, do, dht, ctx.scale, ctx.precision)
+        grads = launch.backward(q, k, v, g, beta, h0, rec, do, dht, ctx.scale, ctx.precision)
         wanted = ctx.needs_input_grad
         return (*(x if need else None for x, need in zip(grads, wanted, strict=False)), None, None, None)
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from kdaprof.kda.fused.function import check_precision
+from kdaprof.kda.fused.support import CHUNK
 
 
 def _nothing(like: Tensor) -> Tensor:
@@ -22,42 +23,43 @@ def _nothing(like: Tensor) -> Tensor:
 def kda_fwd(
     q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, initial_state: Tensor | None, scale: float,
     output_final_state: bool, precision: str,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Forward: o and the final state (empty unless asked for)."""
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """Forward: o, the final state (empty unless asked for), and the records that the backward wants."""
     from kdaprof.kda.fused import launch  # noqa: PLC0415  imports Triton
 
     h0 = None if initial_state is None else initial_state.contiguous()
-    o, ht = launch.forward(
+    o, ht, rec = launch.forward(
         q.contiguous(), k.contiguous(), v.contiguous(), g.contiguous(), beta.contiguous(), h0, scale,
         output_final_state, precision,
     )  # fmt: skip
-    return o, _nothing(q) if ht is None else ht
+    return o, _nothing(q) if ht is None else ht, rec
 
 
 @kda_fwd.register_fake
 def _(
     q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, initial_state: Tensor | None, scale: float,
     output_final_state: bool, precision: str,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     batch, time, heads, k_dim = q.shape
     v_dim = v.shape[3]
     o = v.new_empty((batch, time, heads, v_dim))
-    if not output_final_state:
-        return o, _nothing(q)
-    return o, q.new_empty((batch, heads, k_dim, v_dim), dtype=torch.float32)
+    ht = q.new_empty((batch, heads, k_dim, v_dim) if output_final_state else (0,), dtype=torch.float32)
+    chunks = (time + CHUNK - 1) // CHUNK
+    record = 3 * CHUNK * k_dim + CHUNK * v_dim + 2 * CHUNK * CHUNK + k_dim  # plan.record_elements
+    return o, ht, q.new_empty(batch * heads * chunks * record, dtype=torch.float32)
 
 
 @torch.library.custom_op("kdaprof::kda_bwd", mutates_args=())
 def kda_bwd(
     q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, initial_state: Tensor | None,
-    do: Tensor | None, dht: Tensor | None, scale: float, precision: str,
+    rec: Tensor, do: Tensor | None, dht: Tensor | None, scale: float, precision: str,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     """Backward: gradients of q, k, v, g, beta and the initial state (empty without one)."""
     from kdaprof.kda.fused import launch  # noqa: PLC0415
 
     h0 = None if initial_state is None else initial_state.contiguous()
     *grads, dh0 = launch.backward(
-        q.contiguous(), k.contiguous(), v.contiguous(), g.contiguous(), beta.contiguous(), h0,
+        q.contiguous(), k.contiguous(), v.contiguous(), g.contiguous(), beta.contiguous(), h0, rec,
         None if do is None else do.contiguous(), None if dht is None else dht.contiguous(), scale, precision,
     )  # fmt: skip
     dq, dk, dv, dg, dbeta = grads
@@ -67,26 +69,26 @@ def kda_bwd(
 @kda_bwd.register_fake
 def _(
     q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, initial_state: Tensor | None,
-    do: Tensor | None, dht: Tensor | None, scale: float, precision: str,
+    rec: Tensor, do: Tensor | None, dht: Tensor | None, scale: float, precision: str,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     dq, dk, dv, dg, dbeta = (x.new_empty(x.shape) for x in (q, k, v, g, beta))
     dh0 = _nothing(q) if initial_state is None else initial_state.new_empty(initial_state.shape)
     return dq, dk, dv, dg, dbeta, dh0
 
 
-def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
     q, k, v, g, beta, h0, scale, final_state, precision = inputs
-    ctx.save_for_backward(q, k, v, g, beta, h0)
+    ctx.save_for_backward(q, k, v, g, beta, h0, output[2])
     ctx.scale, ctx.final_state, ctx.precision = scale, final_state, precision
     ctx.set_materialize_grads(False)
 
 
-def _backward(ctx: Any, do: Tensor | None, dht: Tensor | None) -> tuple[Tensor | None, ...]:
-    q, k, v, g, beta, h0 = ctx.saved_tensors
+def _backward(ctx: Any, do: Tensor | None, dht: Tensor | None, _: Tensor | None) -> tuple[Tensor | None, ...]:
+    q, k, v, g, beta, h0, rec = ctx.saved_tensors
     dht = dht if ctx.final_state else None
     if do is None and dht is None:
         return (None,) * 9
-    *grads, dh0 = kda_bwd(q, k, v, g, beta, h0, do, dht, ctx.scale, ctx.precision)
+    *grads, dh0 = kda_bwd(q, k, v, g, beta, h0, rec, do, dht, ctx.scale, ctx.precision)
     return (*grads, None if h0 is None else dh0, None, None, None)
 
 
@@ -102,5 +104,5 @@ def fused_kda_op(
     In eager mode it costs more host time than `fused_kda`; under torch.compile it stays one opaque node.
     """
     check_precision(precision)
-    o, ht = kda_fwd(q, k, v, g, beta, initial_state, scale, output_final_state, precision)
+    o, ht, _ = kda_fwd(q, k, v, g, beta, initial_state, scale, output_final_state, precision)
     return o, ht if output_final_state else None

@@ -1,17 +1,21 @@
 # mypy: ignore-errors
 """What the kernels share: the record of a chunk and masked loads of tiles.
 
-One **record** a chunk and head, float32, contiguous, in chunk order within a head (`n = (b H + h) NC + c`).
-Forward part, in elements (C = 16)::
+One **record** a chunk and head, float32, contiguous, in chunk order within a head (`n = (b H + h) NC + c`). The
+forward writes it and, when gradients are wanted, keeps it for the backward, which only reads it. In elements
+(C = 16)::
 
     W  [C, K]   A (beta k exp G)          Qs [C, K]  scale q exp G
     Kd [C, K]   k exp(G_C - G)            U  [C, V]  A (beta v)
     P  [C, C]   scale q_i k_j exp(G_i - G_j), j <= i
     A  [C, C]   (I + L)^-1                D  [K]     exp G_C
 
-The backward appends `S [K, V]` (state at the chunk's start), `dS [K, V]` (gradient of the state at its end),
-`Vn [C, V]` (V') and `X [C, V]` (A^T dV'), and reuses P and A for the transposes of dP and dL once the
-recurrences are done.
+One **gradient record** a chunk and head, made and used within the backward::
+
+    S  [K, V]   state at the chunk's start        dS [K, V]  gradient of the state at its end
+    Vn [C, V]   V'                                X  [C, V]  A^T dV'
+    dP^T, dL^T [C, C] each, s [K] = sum over V of S dS, b [C] = sum over V of X v
+    only for half-precision inputs, else in dq, dk and dg: Gq, Gk, Gy [C, K], what dq, dk, dbeta get through S
 """
 
 from __future__ import annotations
@@ -41,37 +45,37 @@ def store_tile(ptr, value, rows, cols, stride, live, WIDTH: tl.constexpr, PADDED
 
 
 @triton.jit
-def load_row(ptr, cols, live, WIDTH: tl.constexpr, PADDED: tl.constexpr):
-    """One row of a `[*, WIDTH]` matrix as float32 `[PADDED]`; 0 when `live` is false."""
-    if WIDTH != PADDED:
-        live = (tl.arange(0, PADDED) < WIDTH) & live
-    return tl.load(ptr + cols, mask=live, other=0.0).to(tl.float32)
+def load_channels(ptr, stride, left, unit, WIDTH: tl.constexpr, PADDED: tl.constexpr):
+    """The first 16 rows of a `[*, WIDTH]` matrix, transposed: float32 `[PADDED, 16]`, 0 from row `left` on.
 
-
-@triton.jit
-def load_columns(ptr, stride, cols, left, WIDTH: tl.constexpr, PADDED: tl.constexpr):
-    """The first 16 rows of a `[*, WIDTH]` matrix as float32, 0 from row `left` on, loaded row by row.
-
-    A tile put together from rows is laid out with all its rows in one thread: scans over rows stay in the
-    thread, and comparisons of row numbers fold away at compile time. A warp still reads 128 bytes in a row.
+    `unit` is 1, as a run-time argument that is not specialised on: neither axis is known to be contiguous, and
+    Triton then gives a thread one channel and all its rows. Sums over rows stay in the thread, comparisons of row
+    numbers fold away at compile time, and a warp still reads 128 bytes in a row.
     """
-    rows = tl.arange(0, 16)[:, None]
-    tile = tl.zeros([16, PADDED], tl.float32)
-    if left >= 16:
-        for m in tl.static_range(16):
-            tile = tl.where(rows == m, load_row(ptr + m * stride, cols, True, WIDTH, PADDED)[None, :], tile)
-    else:
-        for m in tl.static_range(16):
-            tile = tl.where(rows == m, load_row(ptr + m * stride, cols, m < left, WIDTH, PADDED)[None, :], tile)
-    return tile
+    channel = tl.arange(0, PADDED)[:, None]
+    row = tl.arange(0, 16)[None, :]
+    last = tl.minimum(left, 16).to(tl.int32) - 1
+    at = ptr + tl.minimum(row, last) * stride + channel * unit  # a row that exists; cleared below if it is not its own
+    tile = tl.load(at) if WIDTH == PADDED else tl.load(at, mask=channel < WIDTH, other=0.0)
+    return tl.where(row <= last, tile.to(tl.float32), 0.0)
 
 
 @triton.jit
-def pick_row(tile, m: tl.constexpr):
-    """Row m of a float32 `[16, *]` tile. Added as integers, since x + 0 folds away there and not in floats."""
-    bits = tile.to(tl.int32, bitcast=True)
-    bits = tl.where((tl.arange(0, 16) == m)[:, None], bits, 0)
-    return tl.sum(bits, 0).to(tl.float32, bitcast=True)
+def store_channels(ptr, tile, stride, left, unit, WIDTH: tl.constexpr, PADDED: tl.constexpr):
+    """The counterpart of `load_channels`, rounded to the pointer's dtype."""
+    channel = tl.arange(0, PADDED)[:, None]
+    row = tl.arange(0, 16)[None, :]
+    mask = row < left
+    if WIDTH != PADDED:
+        mask = mask & (channel < WIDTH)
+    tl.store(ptr + row * stride + channel * unit, tile.to(ptr.dtype.element_ty), mask=mask)
+
+
+@triton.jit
+def pick(tile, m: tl.constexpr):
+    """Row m of a float32 `[*, 16]` tile, `[*, 1]`. Summed as integers: there, unlike in floats, x + 0 folds away."""
+    bits = tl.where(tl.arange(0, 16)[None, :] == m, tile.to(tl.int32, bitcast=True), 0)
+    return tl.sum(bits, 1, keep_dims=True).to(tl.float32, bitcast=True)
 
 
 @triton.jit
@@ -87,15 +91,29 @@ def dot(a, b, acc, PRECISION: tl.constexpr):
     """Return acc + a @ b in float32 with `PRECISION`: "tf32x3", "ieee" or "tf32".
 
     The three passes are written out: Triton's own "tf32x3" spends about twice as many instructions on splitting
-    (it rounds with special cases for infinity and NaN, which here only have to stay non-finite).
+    (it rounds with special cases for infinity and NaN, which here only have to stay non-finite). `acc` is added
+    last and outside: tensor cores cut their sums off towards zero, and a state that went through them once a
+    chunk would shrink.
     """
     if PRECISION == "tf32x3":
         a_high, a_low = split(a)
         b_high, b_low = split(b)
-        acc = tl.dot(a_low, b_high, acc=acc, input_precision="tf32")
-        acc = tl.dot(a_high, b_low, acc=acc, input_precision="tf32")
-        return tl.dot(a_high, b_high, acc=acc, input_precision="tf32")
+        fresh = tl.dot(a_low, b_high, input_precision="tf32")
+        fresh = tl.dot(a_high, b_low, acc=fresh, input_precision="tf32")
+        fresh = tl.dot(a_high, b_high, acc=fresh, input_precision="tf32")
+        return acc + fresh
     return tl.dot(a, b, acc=acc, input_precision=PRECISION)
+
+
+@triton.jit
+def small_dot(a, b, PRECISION: tl.constexpr):
+    """Return a @ b for a small result: the three passes in sums of their own, since one sum's chain is long."""
+    if PRECISION == "tf32x3":
+        a_high, a_low = split(a)
+        b_high, b_low = split(b)
+        low = tl.dot(a_low, b_high, input_precision="tf32") + tl.dot(a_high, b_low, input_precision="tf32")
+        return tl.dot(a_high, b_high, input_precision="tf32") + low
+    return tl.dot(a, b, input_precision=PRECISION)
 
 
 @triton.jit

@@ -63,16 +63,15 @@ def kdaprof_kda_fwd_recur(
         s = load_state(h0, bh, pv, K, KP, V, BV)
     for c in tl.range(0, NC, num_stages=STAGES):
         r = rec + (bh * NC + c) * RECORD
-        small = r + 48 * K + 16 * V
         w = load_record(r, row, ck, K, KP)
         u = tl.load(r + 48 * K + row[:, None] * V + cv[None, :])
         vn = dot(-w, s, u, PRECISION)
         qs = load_record(r + 16 * K, row, ck, K, KP)
         out = dot(qs, s, tl.zeros([16, BV], tl.float32), PRECISION)
-        p = load_record(small, row, row, 16, 16)
+        p = load_record(r + 48 * K + 16 * V, row, row, 16, 16)
         out = dot(p, vn, out, PRECISION)
         kd = load_record_t(r + 32 * K, row, ck, K, KP)
-        s = s * load_decay(small + 512, K, KP)[:, None]
+        s = s * load_decay(r + 48 * K + 16 * V + 512, K, KP)[:, None]
         s = dot(kd, vn, s, PRECISION)
         t = c * 16 + row
         at = t.to(tl.int64)[:, None] * (H * V) + cv[None, :]
@@ -83,11 +82,11 @@ def kdaprof_kda_fwd_recur(
 
 @triton.jit
 def recur_states(
-    rec, h0, bh, pv, NC,
+    rec, grec, h0, bh, pv, NC,
     K: tl.constexpr, KP: tl.constexpr, V: tl.constexpr, BV: tl.constexpr, RECORD: tl.constexpr,
-    HAS_H0: tl.constexpr, PRECISION: tl.constexpr, STAGES: tl.constexpr,
+    GRECORD: tl.constexpr, HAS_H0: tl.constexpr, PRECISION: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """Forward direction of the backward: write S (at each chunk's start) and V' into the records."""
+    """Forward direction of the backward: write S (at each chunk's start) and V' into the gradient records."""
     row = tl.arange(0, 16)
     ck = tl.arange(0, KP)
     cv = pv * BV + tl.arange(0, BV)
@@ -96,25 +95,24 @@ def recur_states(
         s = load_state(h0, bh, pv, K, KP, V, BV)
     for c in tl.range(0, NC, num_stages=STAGES):
         r = rec + (bh * NC + c) * RECORD
-        small = r + 48 * K + 16 * V
-        big = small + 512 + K
+        big = grec + (bh * NC + c) * GRECORD
         store_state(big, s, pv, K, KP, V, BV)
         w = load_record(r, row, ck, K, KP)
         u = tl.load(r + 48 * K + row[:, None] * V + cv[None, :])
         vn = dot(-w, s, u, PRECISION)
         tl.store(big + 2 * K * V + row[:, None] * V + cv[None, :], vn)
         kd = load_record_t(r + 32 * K, row, ck, K, KP)
-        s = s * load_decay(small + 512, K, KP)[:, None]
+        s = s * load_decay(r + 48 * K + 16 * V + 512, K, KP)[:, None]
         s = dot(kd, vn, s, PRECISION)
 
 
 @triton.jit
 def recur_gradients(
-    rec, do, dht, dh0, bh, pv, T, H, NC,
+    rec, grec, do, dht, dh0, bh, pv, T, H, NC,
     K: tl.constexpr, KP: tl.constexpr, V: tl.constexpr, BV: tl.constexpr, RECORD: tl.constexpr,
-    HAS_DHT: tl.constexpr, HAS_H0: tl.constexpr, PRECISION: tl.constexpr, STAGES: tl.constexpr,
+    GRECORD: tl.constexpr, HAS_DHT: tl.constexpr, HAS_H0: tl.constexpr, PRECISION: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """Reverse direction: write dS (of each chunk's end) and X = A^T dV' into the records; dh0 at the end."""
+    """Reverse direction: write dS (of each chunk's end) and X = A^T dV' into the gradient records; dh0 at the end."""
     row = tl.arange(0, 16)
     ck = tl.arange(0, KP)
     cv = pv * BV + tl.arange(0, BV)
@@ -126,20 +124,19 @@ def recur_gradients(
     for back in tl.range(0, NC, num_stages=STAGES):
         c = NC - 1 - back
         r = rec + (bh * NC + c) * RECORD
-        small = r + 48 * K + 16 * V
-        big = small + 512 + K
+        big = grec + (bh * NC + c) * GRECORD
         store_state(big + K * V, ds, pv, K, KP, V, BV)
         t = c * 16 + row
         at = t.to(tl.int64)[:, None] * (H * V) + cv[None, :]
         dot_ = tl.load(do + at, mask=(t < T)[:, None], other=0.0).to(tl.float32)
         kd = load_record(r + 32 * K, row, ck, K, KP)
         dv = dot(kd, ds, tl.zeros([16, BV], tl.float32), PRECISION)
-        pt = load_record_t(small, row, row, 16, 16)
+        pt = load_record_t(r + 48 * K + 16 * V, row, row, 16, 16)
         dv = dot(pt, dot_, dv, PRECISION)
-        at_ = load_record_t(small + 256, row, row, 16, 16)
+        at_ = load_record_t(r + 48 * K + 16 * V + 256, row, row, 16, 16)
         x = dot(at_, dv, tl.zeros([16, BV], tl.float32), PRECISION)
         tl.store(big + 2 * K * V + 16 * V + row[:, None] * V + cv[None, :], x)
-        ds = ds * load_decay(small + 512, K, KP)[:, None]
+        ds = ds * load_decay(r + 48 * K + 16 * V + 512, K, KP)[:, None]
         qs = load_record_t(r + 16 * K, row, ck, K, KP)
         ds = dot(qs, dot_, ds, PRECISION)
         w = load_record_t(r, row, ck, K, KP)
@@ -150,15 +147,17 @@ def recur_gradients(
 
 @triton.jit(do_not_specialize=["T", "H", "NC"])
 def kdaprof_kda_bwd_recur(
-    rec, h0, do, dht, dh0, T, H, NC,
+    rec, grec, h0, do, dht, dh0, T, H, NC,
     K: tl.constexpr, KP: tl.constexpr, V: tl.constexpr, BV: tl.constexpr, RECORD: tl.constexpr,
-    HAS_H0: tl.constexpr, HAS_DHT: tl.constexpr, PRECISION: tl.constexpr, STAGES: tl.constexpr,
+    GRECORD: tl.constexpr, HAS_H0: tl.constexpr, HAS_DHT: tl.constexpr, PRECISION: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     """Backward, stage 2: even programs go forward, odd ones backward. Grid: 2 B H (V / BV)."""
     pid = tl.program_id(0) // 2
     bh = (pid // (V // BV)).to(tl.int64)
     pv = pid % (V // BV)
     if tl.program_id(0) % 2 == 0:
-        recur_states(rec, h0, bh, pv, NC, K, KP, V, BV, RECORD, HAS_H0, PRECISION, STAGES)
+        recur_states(rec, grec, h0, bh, pv, NC, K, KP, V, BV, RECORD, GRECORD, HAS_H0, PRECISION, STAGES)
     else:
-        recur_gradients(rec, do, dht, dh0, bh, pv, T, H, NC, K, KP, V, BV, RECORD, HAS_DHT, HAS_H0, PRECISION, STAGES)
+        recur_gradients(
+            rec, grec, do, dht, dh0, bh, pv, T, H, NC, K, KP, V, BV, RECORD, GRECORD, HAS_DHT, HAS_H0, PRECISION, STAGES
+        )
