@@ -82,7 +82,7 @@ def spawn(spec: ChildSpec, *, env: Mapping[str, str], timeout_s: float) -> Child
         log = place / "log"
         with log.open("wb") as sink:
             process = subprocess.Popen(
-                [sys.executable, "-m", "kdaprof.probe.worker", folder],
+                [sys.executable, "-m", "kdaprof.probe.worker", folder, str(os.getpid())],
                 stdin=subprocess.DEVNULL,
                 stdout=sink,
                 stderr=sink,

@@ -1,8 +1,9 @@
-"""The child's side: `python -m kdaprof.probe.worker FOLDER` reads the specification there and leaves the result."""
+"""The child's side: `python -m kdaprof.probe.worker FOLDER PARENT` reads the specification and leaves the result."""
 
 from __future__ import annotations
 
 import ctypes
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -49,12 +50,17 @@ def _task(task: Task) -> CellTask:
     return interpret_cell
 
 
-def _end_with_parent() -> None:
-    """A probe that is killed must not leave its child on the card: Linux ends it with the parent."""
+def _end_with_parent(parent: int) -> None:
+    """A probe that is killed must not leave its child on the card: Linux ends it with the parent.
+
+    One that was killed while this process imported torch is gone already, and sends no signal any more.
+    """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        sys.exit("the probe that asked for this has ended")
 
 
 if __name__ == "__main__":
-    _end_with_parent()
+    _end_with_parent(int(sys.argv[2]))
     sys.exit(main(Path(sys.argv[1])))

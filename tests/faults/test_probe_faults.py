@@ -1,0 +1,293 @@
+"""A probe that is ended from outside: killed, interrupted once or twice, or out of room (cases 38, 39)."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kdaprof.cli.main import main
+from kdaprof.runs import atomic
+from kdaprof.runs.store import StoredRun, read_run
+
+# Long enough to be caught in the middle: hundreds of calls a cell, of which each takes some milliseconds.
+LONG = ("--paths", "tensor,reference", "--shape", "1,64,1,16,16", "--phases", "fwd,bwd,fwdbwd", "--modes", "eager")
+ENOUGH = ("--rounds", "40", "--samples", "20", "--device", "cpu")
+
+
+@contextmanager
+def probing(out: Path, *argv: str, **more: Any) -> Iterator[subprocess.Popen[str]]:
+    """A real probe in a process of its own; whatever is left of it at the end is killed."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kdaprof", "probe", *argv, "--out", str(out)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        **more,
+    )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def until(process: subprocess.Popen[str], seen: Callable[[], bool], within_s: float = 60) -> None:
+    """Wait for a sign on disk; the process must not have ended before."""
+    end = time.monotonic() + within_s
+    while not seen():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < end, "no such sign"
+        time.sleep(0.01)
+
+
+def finished_cells(out: Path) -> int:
+    """Cells that the record calls measured, read as anybody would while the probe writes."""
+    path = out / "run.json"
+    return sum(cell["status"] == "ok" for cell in json.loads(path.read_text())["cells"]) if path.exists() else 0
+
+
+def has_samples(out: Path) -> bool:
+    return any((out / "samples.parquet").glob("[!.]*.parquet"))
+
+
+def finished(stored: StoredRun) -> list[str]:
+    return [cell.id for cell in stored.record.cells if cell.status == "ok"]
+
+
+def reported(out: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    capsys.readouterr()
+    assert main(["report", str(out), "--json"]) == 0
+    return dict(json.loads(capsys.readouterr().out, parse_constant=pytest.fail))
+
+
+# ---------------------------------------------------------------- killed
+
+
+def test_a_kill_after_cell_k_leaves_k_readable_cells(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "run"
+    with probing(out, *LONG, *ENOUGH) as process:
+        until(process, lambda: finished_cells(out) >= 2)
+        process.send_signal(signal.SIGKILL)
+        assert process.wait(30) == -signal.SIGKILL
+    stored = read_run(out)
+    assert not stored.record.complete
+    assert len(finished(stored)) >= 2
+    assert all(len(stored.samples[cell]) >= 40 * 20 for cell in finished(stored))
+    document = reported(out, capsys)
+    assert document["complete"] is False
+    values = {cell["id"]: cell["facts"]["wall_ns"]["value"] for cell in document["cells"]}
+    assert all(values[cell] > 0 for cell in finished(stored))
+    assert main(["report", str(out)]) == 0
+    assert "partial" in capsys.readouterr().out.lower()
+
+
+def test_a_kill_in_the_first_cell_leaves_its_rounds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "run"
+    with probing(out, *LONG, *ENOUGH) as process:
+        until(process, lambda: has_samples(out))
+        process.send_signal(signal.SIGKILL)
+        process.wait(30)
+    stored = read_run(out)
+    assert finished(stored) == []
+    assert {c.error.type for c in stored.record.cells if c.id in stored.samples and c.error} == {"InterruptedRunError"}
+    assert reported(out, capsys)["complete"] is False
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="children are tied to their parent on Linux only")
+@pytest.mark.parametrize("when", ["libtorch", "libtriton"])
+def test_a_killed_probe_leaves_no_child_behind(tmp_path: Path, when: str) -> None:
+    """The interpreter's child has a session of its own; it ends with the probe, in its imports and at work."""
+    argv = ("--path", "fused", "--shape", "1,400,1,16,16", "--phases", "fwd", "--modes", "eager", "--device", "cpu")
+    with probing(tmp_path / "run", *argv) as process:
+        until(process, lambda: any(has_loaded(when, pid) for pid in children(process.pid)))
+        (child,) = children(process.pid)
+        process.send_signal(signal.SIGKILL)
+        process.wait(30)
+        end = time.monotonic() + 20
+        while alive(child) and time.monotonic() < end:
+            time.sleep(0.02)
+        left = alive(child)
+        if left:
+            os.kill(child, signal.SIGKILL)
+    assert not left
+
+
+def children(pid: int) -> list[int]:
+    try:
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except FileNotFoundError:
+        return []
+
+
+def has_loaded(library: str, pid: int) -> bool:
+    """Whether this worker has come as far as that library."""
+    try:
+        return "kdaprof.probe.worker" in Path(f"/proc/{pid}/cmdline").read_text() and (
+            library in Path(f"/proc/{pid}/maps").read_text()
+        )
+    except (FileNotFoundError, PermissionError):
+        return False
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+# ---------------------------------------------------------------- interrupted
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_one_signal_ends_the_probe_and_keeps_what_is_finished(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], number: signal.Signals
+) -> None:
+    out = tmp_path / "run"
+    with probing(out, *LONG, *ENOUGH, "--json") as process:
+        until(process, lambda: finished_cells(out) >= 2)
+        process.send_signal(number)
+        stdout, stderr = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "Traceback" not in stderr
+    document = json.loads(stdout, parse_constant=pytest.fail)
+    assert document["complete"] is False
+    stored = read_run(out)
+    assert len(finished(stored)) >= 2
+    assert stored.record.conditions.after is not None
+    assert "partial" in (out / "report.md").read_text().lower()
+    assert reported(out, capsys) == document
+    assert main(["report", str(out), "--check"]) == 0
+
+
+def test_ctrl_c_before_torch_is_there(tmp_path: Path) -> None:
+    """During the imports there is nothing to keep: one line, 130."""
+    out = tmp_path / "run"
+    with probing(out, *LONG, *ENOUGH) as process:
+        until(process, lambda: "numpy" in Path(f"/proc/{process.pid}/maps").read_text())
+        process.send_signal(signal.SIGINT)
+        _, stderr = process.communicate(timeout=30)
+    assert process.returncode == 130, stderr
+    assert "Traceback" not in stderr
+
+
+def test_a_second_signal_is_immediate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The first one is being obeyed, and that takes for ever: the second ends the process, the run stays readable."""
+    out = tmp_path / "run"
+    program = (
+        "import sys, time\n"
+        "from kdaprof.probe import session\n"
+        "def slow(self, complete):\n"
+        f"    open({str(tmp_path / 'obeying')!r}, 'w').close()\n"
+        "    time.sleep(600)\n"
+        "session._Session.finish = lambda self, *, complete: slow(self, complete)\n"
+        "from kdaprof.cli.main import main\n"
+        "sys.exit(main(sys.argv[1:]))"
+    )
+    argv = [sys.executable, "-c", program, "probe", *LONG, *ENOUGH, "--out", str(out)]
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        until(process, lambda: has_samples(out))
+        process.send_signal(signal.SIGINT)
+        until(process, (tmp_path / "obeying").exists)
+        began = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(10) == 130
+        assert time.monotonic() - began < 2
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+    assert reported(out, capsys)["complete"] is False
+
+
+# ---------------------------------------------------------------- out of room
+
+SHORT = ("--paths", "tensor,reference", "--shape", "1,16,1,16,16", "--phases", "fwd,bwd", "--modes", "eager")
+LITTLE = ("--rounds", "2", "--samples", "2", "--device", "cpu")
+
+
+@pytest.mark.parametrize(
+    ("code", "write"),
+    [*((errno.ENOSPC, write) for write in (2, 5, 9, 14, 20)), (errno.EDQUOT, 9), (errno.EIO, 9)],
+)
+def test_a_disk_that_fills_up_is_one_line_and_what_is_written_stays(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, code: int, write: int
+) -> None:
+    out, real, writes = tmp_path / "run", os.fsync, 0
+
+    def full(descriptor: int) -> None:
+        nonlocal writes
+        if not os.path.isdir(f"/proc/self/fd/{descriptor}"):
+            writes += 1
+            if writes >= write:
+                raise OSError(code, os.strerror(code))
+        real(descriptor)
+
+    monkeypatch.setattr(atomic.os, "fsync", full)
+    got = main(["probe", *SHORT, *LITTLE, "--out", str(out)])
+    _, err = capsys.readouterr()
+    assert got == 1
+    last = err.rstrip("\n").splitlines()[-1]
+    assert last.startswith(f"kdaprof: {out}")
+    assert f"cannot write ({os.strerror(code)}); free space or choose another --out" in last
+    assert "Traceback" not in err
+    monkeypatch.undo()
+    assert not [p for p in out.rglob("*") if p.name.endswith(".tmp")]
+    if write > 2:
+        stored = read_run(out)
+        assert not stored.record.complete or write > 9
+        reported(out, capsys)
+
+
+def test_a_real_limit_on_file_size_is_named(tmp_path: Path) -> None:
+    """The kernel itself refuses: run.json may not grow beyond a page or two."""
+
+    def limit() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (6000, 6000))
+
+    out = tmp_path / "run"
+    with probing(out, *SHORT, *LITTLE, preexec_fn=limit) as process:
+        _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 1
+    last = stderr.rstrip("\n").splitlines()[-1]
+    assert last.startswith("kdaprof: ")
+    assert f"{out}/" in last
+    assert "cannot write (File too large)" in last
+    assert "Traceback" not in stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_output_that_cannot_be_written_does_not_touch_the_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run"
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "kdaprof", "probe", *SHORT, *LITTLE, "--json", "--out", str(out)],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+    assert done.returncode == 1
+    assert done.stderr.rstrip("\n").splitlines()[-1].startswith("kdaprof: cannot write the output")
+    assert "Traceback" not in done.stderr
+    assert reported(out, capsys)["complete"] is True
