@@ -26,6 +26,7 @@ _MOSTLY = {
 }
 # From the most to the least damning; the first that any cell has is the path's.
 _WORST_FIRST = ("contradicted", "none", "gate-only", "partial", "confirmed")
+_UNPROVEN = ("none", "gate-only")
 
 
 def sentence(record: RunRecord, results: RunResults) -> tuple[str, ...]:
@@ -105,14 +106,27 @@ def _agreement(cells: Sequence[Cell]) -> str:
 
 
 def _witnesses(path: str, cells: Sequence[Cell]) -> str:
-    found = [result.evidence for _, result in cells]
-    worst = min(found, key=lambda evidence: _WORST_FIRST.index(evidence.verdict))
-    agree = sum(witness.says == path for witness in worst.witnesses)
-    if worst.verdict in ("none", "gate-only"):
+    """The least that is proven; where some phases are proven and others are not, both are said."""
+    unproven = [cell for cell, result in cells if result.evidence.verdict in _UNPROVEN]
+    proven = [(cell, result.evidence) for cell, result in cells if result.evidence.verdict not in _UNPROVEN]
+    if not proven:
+        agree = min(_agreeing(result.evidence) for _, result in cells)
         return f"nothing on the device shows that the {path} path ran ({agree} of 3 witnesses, Q06)."
+    _, worst = min(proven, key=lambda pair: _WORST_FIRST.index(pair[1].verdict))
     silent = [witness.name for witness in worst.witnesses if witness.says is None]
     missing = f"; {' and '.join(silent)} cannot speak" if silent else ""
-    return f"the {path} path ran ({agree} of 3 witnesses{missing})."
+    phases = f" in {_phases(cell for cell, _ in proven)}" if unproven else ""
+    rest = f"; nothing on the device shows it in {_phases(unproven)} (Q06)" if unproven else ""
+    return f"the {path} path ran{phases} ({_agreeing(worst)} of 3 witnesses{missing}){rest}."
+
+
+def _agreeing(evidence: Evidence) -> int:
+    return sum(witness.says == evidence.expected for witness in evidence.witnesses)
+
+
+def _phases(cells: Iterable[CellRecord]) -> str:
+    names = dict.fromkeys(PHASES.get(cell.key.phase, cell.key.phase) for cell in cells)
+    return " and ".join(names)
 
 
 # ---------------------------------------------------------------- where the time goes

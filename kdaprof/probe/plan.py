@@ -28,7 +28,7 @@ class Effort:
     """
 
     rounds: int = 5
-    rounds_most: int = 4
+    rounds_most: int = 8
     samples: int = 20
     warmup: int = 10
     events: int = 5
