@@ -120,11 +120,11 @@ def median_interval(medians: Sequence[float], value: float | None = None) -> Con
 
 
 def half_width(value: float, interval: Interval) -> float:
-    """The wider side of an interval around `value`, as a fraction of it; infinite for a value of 0 with a spread."""
-    side = max(value - interval[0], interval[1] - value)
-    if side <= 0:
+    """Half the width of an interval, as a fraction of the `value` it stands beside; infinite for a spread around 0."""
+    half = (interval[1] - interval[0]) / 2
+    if half <= 0:
         return 0.0
-    return side / abs(value) if value else math.inf
+    return half / abs(value) if value else math.inf
 
 
 def paired_rounds(

@@ -16,6 +16,8 @@ _T = TypeVar("_T")
 # An absolute POSIX path: a slash that is not inside a word, a relative path, a URL or a unit such as B/s.
 _POSIX_PATH = re.compile(r"(?<![\w.~/>*-])/(?:[\w.@+%#*-]+/?)+")
 _FILE_URL = re.compile(r"file:///?[^\s\"']+")
+# What a site adds to its kernel's version: `Linux-6.8.0-site-build7-x86_64` → `Linux-6.8.0-x86_64`.
+_LOCAL_KERNEL = re.compile(r"^(Linux-\d+(?:\.\d+)*)(?:[-+][\w.+~]+)*?(?=-(?:x86_64|aarch64|ppc64le|with|$))")
 _WINDOWS_PATH = re.compile(r"(?<!\w)[A-Za-z]:\\[^\s\"';,]*")
 
 
@@ -139,9 +141,10 @@ def _scrub(value: Any, secrets: Secrets) -> Any:
 
 
 def anonymised(env: Environment, secrets: Secrets) -> Environment:
-    """`env` without host name, user, home and absolute paths. Hardware, versions and settings stay."""
+    """`env` without host name, user, home, absolute paths and the kernel's local name. Hardware and versions stay."""
     clean = scrub(env, secrets)
-    return replace(clean, host=replace(clean.host, hostname=None), cwd=None)
+    platform = _LOCAL_KERNEL.sub(r"\1", clean.host.platform)
+    return replace(clean, host=replace(clean.host, hostname=None, platform=platform), cwd=None)
 
 
 def anonymised_argv(argv: Iterable[str], secrets: Secrets) -> tuple[str, ...]:

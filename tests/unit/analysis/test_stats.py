@@ -64,8 +64,8 @@ def test_fewer_than_two_rounds_give_a_reason_instead_of_an_interval(medians: lis
     assert why in (found.why or "")
 
 
-def test_half_width_is_the_wider_side_and_infinite_around_zero() -> None:
-    assert stats.half_width(100, (95, 120)) == pytest.approx(0.2)
+def test_half_width_is_half_the_interval_and_infinite_around_zero() -> None:
+    assert stats.half_width(100, (95, 120)) == pytest.approx(0.125)
     assert stats.half_width(0, (-1, 1)) == math.inf
     assert stats.half_width(0, (0, 0)) == 0
 
