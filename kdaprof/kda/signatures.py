@@ -1,25 +1,14 @@
 """What the witnesses compare with: the kernel names that speak for each path. Pure data and text; no torch.
 
-The counts that a path declares come from `declared`.
+Which path the names of a call speak for is judged by `kdaprof.analysis.evidence`, from these patterns as the run
+stores them. The counts that a path declares come from `declared`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
-
-from kdaprof.kda.declared import DeclaredCounts, declared_counts
-
-__all__ = [
-    "SIGNATURES",
-    "DeclaredCounts",
-    "KernelTestimony",
-    "PathSignature",
-    "classify_kernels",
-    "declared_counts",
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,21 +19,6 @@ class PathSignature:
     kernels: tuple[re.Pattern[str], ...]
     """Matched from the begin of a kernel's name. Library kernels belong to several paths; what one of these paths
     has and another has not is left out of the other's patterns."""
-
-
-@dataclass(frozen=True, slots=True)
-class KernelTestimony:
-    """What the kernel names of one call speak for."""
-
-    says: str | None
-    """The one path spoken for; None when the names speak for none, or for several."""
-    matched: tuple[tuple[str, int], ...]
-    """Distinct kernel names a path, the most telling path first."""
-    detail: str
-
-    def agrees(self, expected: str) -> bool | None:
-        """Whether the names confirm `expected`; None when there was nothing to judge by."""
-        return None if not self.matched else self.says == expected
 
 
 def _patterns(*texts: str) -> tuple[re.Pattern[str], ...]:
@@ -82,57 +56,3 @@ SIGNATURES: Final = (
     PathSignature("reference", _library(_SOLVE, _TRIANGLE)),
 )
 """The most telling first: a name counts for the first path whose pattern it matches."""
-
-_PLAIN: Final = ("tensor", "tensor-rows", "reference")
-"""Paths of nothing but library kernels, told apart by what is among them, not by a name of their own."""
-
-
-def classify_kernels(names: Iterable[str]) -> KernelTestimony:
-    """Which path the names of one call's device events speak for.
-
-    A name that belongs to one path (ours, FLA's, inductor's) counts for it. Library kernels speak where there is
-    nothing else: a triangular solve for `tensor`, else a triangle for `tensor-rows`, else for `reference`. Beside
-    `fused`, a product, a solve or a triangle means that another path ran as well: then no path is named. Inductor
-    calls the library itself.
-    """
-    own: dict[str, int] = {}
-    library: list[str] = []
-    for name in sorted(set(names)):
-        path = next((s.path for s in SIGNATURES if any(p.match(name) for p in s.kernels)), None)
-        if path in _PLAIN:
-            library.append(name)
-        elif path is not None:
-            own[path] = own.get(path, 0) + 1
-    matched = [(s.path, own[s.path]) for s in SIGNATURES if s.path in own]
-    plain = _plain_path(library)
-    if plain is not None:
-        matched.append((plain, len(library)))
-    if not matched:
-        return KernelTestimony(None, (), "no kernel that any path is known by")
-    says = _verdict(own, plain, library)
-    counts = ", ".join(f"{path} {n}" for path, n in matched)
-    text = f"kernel names: {counts}" if says else f"kernel names of several paths: {counts}"
-    return KernelTestimony(says, tuple(matched), text)
-
-
-def _seen(pattern: str, names: Iterable[str]) -> bool:
-    return any(re.search(pattern, name) for name in names)
-
-
-def _plain_path(library: list[str]) -> str | None:
-    if not library:
-        return None
-    if _seen(_SOLVE, library):
-        return "tensor"
-    return "tensor-rows" if _seen(_TRIANGLE, library) else "reference"
-
-
-def _verdict(own: dict[str, int], plain: str | None, library: list[str]) -> str | None:
-    if not own:
-        return plain
-    if len(own) > 1:
-        return None
-    path = next(iter(own))
-    # Our kernels come with copies, fills and casts of the library's; products and triangles are another path's work.
-    mixed = path != "compiled" and any(_seen(p, library) for p in (_SOLVE, _TRIANGLE, _PRODUCT))
-    return None if mixed else path

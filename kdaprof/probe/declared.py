@@ -26,12 +26,15 @@ def observed_before(spec: CaseSpec, device: Device, *, cache: str) -> Observed:
         tokens=key.size("B") * key.size("T"),
         l2_bytes=device.traits.l2_bytes,
         declared=DeclaredCounts(launches=counts.launches, allocs=counts.allocs) if counts else None,
-        signatures=tuple(
-            PathSignature(path=s.path, patterns=tuple(f"^(?:{p.pattern})" for p in s.kernels)) for s in SIGNATURES
-        ),
+        signatures=path_signatures(),
         work=work(key.path, key.phase, OpSize.of(key.shape), key.dtype),
         missing={} if device.kind == "cuda" else _without_gpu(),
     )
+
+
+def path_signatures() -> tuple[PathSignature, ...]:
+    """Every path's kernel names as patterns to search for, anchored at a name's begin."""
+    return tuple(PathSignature(path=s.path, patterns=tuple(f"^(?:{p.pattern})" for p in s.kernels)) for s in SIGNATURES)
 
 
 def input_sets(key_bytes: int, device: Device, *, cache: str) -> int:
