@@ -34,7 +34,7 @@ class AllocatorCounters:
 class AllocatorDelta:
     """What one region did: allocations and their bytes, and growth of the reserved memory.
 
-    `peak_bytes` is the highest level reached (inputs included), as `torch.cuda.max_memory_allocated` has it.
+    `peak_bytes` is the highest level reached above what was held at the start: inputs are not in it, outputs are.
     """
 
     allocs: int
@@ -113,6 +113,6 @@ def delta(before: AllocatorCounters | None, after: AllocatorCounters | None) -> 
     return AllocatorDelta(
         allocs=after.allocs - before.allocs,
         alloc_bytes=after.alloc_bytes - before.alloc_bytes,
-        peak_bytes=after.peak_bytes,
+        peak_bytes=after.peak_bytes - before.current_bytes,
         reserved_growth_bytes=after.reserved_bytes - before.reserved_bytes,
     )

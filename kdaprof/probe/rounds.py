@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from kdaprof.instruments.allocator import delta
 from kdaprof.instruments.nvtx import in_range
 from kdaprof.instruments.timing import time_burst, time_call
 from kdaprof.probe.bench import Bench
@@ -102,22 +103,21 @@ def allocator_repeats(series: Series, bench: Bench, effort: Effort) -> None:
         series.case.prepare(series.next_input())
         bench.device.synchronize()
         before = bench.allocator.read()
-        if before is None:
-            return
         bench.allocator.reset_peak()
         start = bench.clock.now_ns()
         series.case.run()
         bench.device.synchronize()
         after = bench.allocator.read()
-        if after is None:
+        change = delta(before, after)
+        if after is None or change is None:
             return
         series.add(
             "alloc",
             0,
             start,
-            allocs=after.allocs - before.allocs,
-            alloc_bytes=after.alloc_bytes - before.alloc_bytes,
-            peak_bytes=after.peak_bytes - before.current_bytes,
+            allocs=change.allocs,
+            alloc_bytes=change.alloc_bytes,
+            peak_bytes=change.peak_bytes,
             reserved_bytes=after.reserved_bytes,
         )
 
