@@ -12,10 +12,15 @@ from torch.nn import functional as F
 from torch.profiler import ProfilerActivity, profile
 from torch.utils.checkpoint import checkpoint
 
+from kdaprof.analysis.evidence import judge_path
+from kdaprof.analysis.view import KernelRow
 from kdaprof.kda import counters, kda, record, reset_counters
 from kdaprof.kda.declared import declared_counts
 from kdaprof.kda.shapes import OpShape
-from kdaprof.kda.signatures import classify_kernels
+from kdaprof.probe.declared import path_signatures
+from kdaprof.runs.cells import CellKey, make_shape
+from kdaprof.runs.record import CellRecord, DeclaredCounts, Observed
+from kdaprof.runs.results import Evidence
 
 pytestmark = pytest.mark.gpu
 
@@ -177,12 +182,22 @@ def test_kernels_and_counts_bear_witness_to_their_path_and_to_no_other(path: str
             torch.autograd.grad(o, inputs, weight)
 
     names, allocs = device_events(run), allocations(run)
-    assert classify_kernels(names).agrees(path) is True, sorted(set(names))
     for label in PATHS:
-        counts = declared_counts(label, phase, PRODUCTION, 16, "float32")
-        assert counts is not None
-        launched = counts.launches[0] <= len(names) <= counts.launches[1]
-        allocated = counts.allocs[0] <= allocs <= counts.allocs[1]
-        assert (launched and allocated) is (label == path), (label, counts, len(names), allocs)
-        if label != path:
-            assert classify_kernels(names).agrees(label) is False
+        evidence = judge(label, phase, names, allocs)
+        says = {witness.name: witness.says for witness in evidence.witnesses}
+        if label == path:
+            assert (says["kernels"], says["counts"]) == (path, path), evidence
+        else:
+            assert evidence.verdict == "contradicted", evidence
+
+
+def judge(label: str, phase: str, names: list[str], allocs: int) -> Evidence:
+    """What kernels and counts say of a call under a label; the gate is not asked."""
+    counts = declared_counts(label, phase, PRODUCTION, 16, "float32")
+    assert counts is not None
+    declared = DeclaredCounts(launches=counts.launches, allocs=counts.allocs)
+    shape = make_shape("kda", (PRODUCTION.B, PRODUCTION.T, PRODUCTION.H, PRODUCTION.K, PRODUCTION.V, 16))
+    key = CellKey("kda", label, "plain", "eager", phase, shape, "float32")
+    observed = Observed(device="cuda", signatures=path_signatures(), declared=declared)
+    rows = [KernelRow(name=name, calls=names.count(name), busy_ns=names.count(name)) for name in sorted(set(names))]
+    return judge_path(CellRecord(key=key, status="ok", observed=observed), rows, len(names), allocs)
