@@ -22,7 +22,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from kdaprof.kda.fused.config import KernelConfig, block, choose, pad
+from kdaprof.kda.fused.config import KernelConfig, block, channel_warps, choose, pad
 
 SHORT = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
 
@@ -43,7 +43,7 @@ def specs(
     no_grads = {"HAS_H0": False, "HAS_DHT": False, "h0": None, "dht": None, "dh0": None}
     c = config
     return [
-        (prepare.kdaprof_kda_fwd_prepare, {**sizes, **record, **dots, "VP": pad(v)}, c.prepare_warps, 1),
+        (prepare.kdaprof_kda_fwd_prepare, {**sizes, **record, **dots, "VP": pad(v)}, channel_warps(k), 1),
         (
             recur.kdaprof_kda_fwd_recur,
             {**sizes, **record, **dots, **no_states, "BV": block(v, c.recur_bv), "STAGES": c.recur_stages},
@@ -62,7 +62,7 @@ def specs(
             c.state_warps,
             c.state_stages,
         ),
-        (pairs.kdaprof_kda_bwd_pairs, {**sizes, **grad, "SPARE": spare}, c.pairs_warps, 1),
+        (pairs.kdaprof_kda_bwd_pairs, {**sizes, **grad, "SPARE": spare}, channel_warps(k), 1),
     ]
 
 
@@ -78,7 +78,7 @@ def resources(
     for index, name in enumerate(kernel.arg_names):
         if name in constants:
             signature[name] = "constexpr"
-        elif name in {"T", "H", "NC", "unit"}:
+        elif name in {"T", "H", "NC", "zero"}:
             signature[name] = "i32"
         elif name == "scale":
             signature[name] = "fp32"
@@ -147,7 +147,7 @@ def busy(args: list[Any], precision: str, repeats: int = 8) -> dict[str, float]:
 
 def variants(base: KernelConfig) -> list[KernelConfig]:
     """What `scan` tries: every kernel's knobs, the others held at the table's values."""
-    found = [replace(base, prepare_warps=w, prepare_registers=r) for w, r in ((2, None), (2, 168), (2, 128), (1, None))]
+    found = [replace(base, prepare_registers=r) for r in (None, 168, 128)]
     found += [
         replace(base, recur_bv=bv, recur_warps=w, recur_stages=s, back_bv=bv, back_warps=w, back_stages=s)
         for bv, w, s in ((16, 1, 2), (16, 1, 3), (64, 4, 2), (64, 4, 3))
@@ -160,7 +160,7 @@ def variants(base: KernelConfig) -> list[KernelConfig]:
         )
         for s in (1, 2)
     ]  # fmt: skip
-    found += [replace(base, pairs_warps=w, pairs_registers=r) for w, r in ((2, None), (2, 168), (2, 128), (1, None))]
+    found += [replace(base, pairs_registers=r) for r in (None, 168, 128)]
     return list(dict.fromkeys(found))
 
 

@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class KernelConfig:
-    """Tile widths over V (`bv`), warps, pipeline stages and register caps (None: no cap) of each kernel."""
+    """Tile widths over V (`bv`), warps, pipeline stages and register caps (None: no cap) of each kernel.
 
-    prepare_warps: int
+    The kernels that give a thread one channel (prepare, pairs) have `channel_warps` instead.
+    """
+
     prepare_registers: int | None
     recur_bv: int
     recur_warps: int
@@ -21,14 +23,13 @@ class KernelConfig:
     state_warps: int
     state_stages: int
     state_registers: int | None
-    pairs_warps: int
     pairs_registers: int | None
 
 
-# Taken by every card not in the table. One warp in the recurrences: `tl.dot` recurrences with more than two
-# warps go wrong on Blackwell (fla#945, #953, #999); two stages keep shared memory below the 99 KiB of sm_120.
-SAFE = KernelConfig(
-    prepare_warps=2,
+# What every card not in the table takes, by the larger of K and V padded to a power of two. At most two warps in the
+# recurrences: `tl.dot` recurrences with more go wrong on Blackwell (fla#945, #953, #999); two stages keep shared
+# memory below the 99 KiB of sm_120.
+_MIDDLE = KernelConfig(
     prepare_registers=None,
     recur_bv=16,
     recur_warps=1,
@@ -37,22 +38,28 @@ SAFE = KernelConfig(
     back_warps=1,
     back_stages=2,
     state_bv=16,
-    state_warps=4,
-    state_stages=1,
+    state_warps=2,
+    state_stages=2,
     state_registers=None,
-    pairs_warps=2,
     pairs_registers=None,
 )
+_WIDE = replace(_MIDDLE, recur_warps=2, back_warps=2, state_warps=4)
+SAFE = {16: _MIDDLE, 32: _MIDDLE, 64: _MIDDLE, 128: _WIDE}
 
-# (major, minor) of the compute capability, then the larger of K and V padded to a power of two.
+# By (major, minor) of the compute capability; sizes that are missing take the safe entry.
 TABLE: dict[tuple[int, int], dict[int, KernelConfig]] = {
-    (9, 0): {64: replace(SAFE, recur_stages=3, state_bv=32)},
+    (9, 0): {64: replace(_MIDDLE, prepare_registers=168, recur_stages=3)},
 }
 
 
 def pad(size: int) -> int:
     """The next power of two at or above `size`: Triton's ranges are powers of two."""
     return 1 << (size - 1).bit_length()
+
+
+def channel_warps(k_dim: int) -> int:
+    """Warps of the kernels that give a thread one channel of K and all of a chunk's rows."""
+    return max(1, pad(k_dim) // 32)
 
 
 def block(size: int, widest: int) -> int:
@@ -65,6 +72,6 @@ def block(size: int, widest: int) -> int:
 
 def choose(capability: tuple[int, int] | None, k_dim: int, v_dim: int) -> KernelConfig:
     """The table's entry for a card (None: the interpreter), else the safe one."""
-    if capability is None:
-        return SAFE
-    return TABLE.get(capability, {}).get(pad(max(k_dim, v_dim)), SAFE)
+    size = pad(max(k_dim, v_dim))
+    entries = {} if capability is None else TABLE.get(capability, {})
+    return entries.get(size, SAFE[size])

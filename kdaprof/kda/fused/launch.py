@@ -45,7 +45,7 @@ def forward(
             return o, ht, rec
         bits = q.data_ptr() | k.data_ptr() | v.data_ptr() | g.data_ptr() | beta.data_ptr()
         aligned = (bits if h0 is None else bits | h0.data_ptr()) & 15 == 0
-        plan.prepare(rows * chunks, aligned, q, k, v, g, beta, rec, scale, time, heads, chunks, 1)
+        plan.prepare(rows * chunks, aligned, q, k, v, g, beta, rec, scale, time, heads, chunks, 0)
         plan.recur(rows * plan.blocks, aligned, rec, h0, o, ht, time, heads, chunks)
     return o, ht, rec
 
@@ -80,5 +80,5 @@ def backward(
             2 * rows * plan.blocks, aligned, rec, grec, h0, do, dht, dh0, time, heads, chunks
         )  # fmt: skip
         plan.state(rows * chunks, aligned, v, beta, do, grec, dv, dq, dk, dg, scale, time, heads, chunks)
-        plan.pairs(rows * chunks, aligned, q, k, g, beta, grec, dq, dk, dg, dbeta, time, heads, chunks, 1)
+        plan.pairs(rows * chunks, aligned, q, k, g, beta, grec, dq, dk, dg, dbeta, time, heads, chunks, 0)
     return dq, dk, dv, dg, dbeta, dh0

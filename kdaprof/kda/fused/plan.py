@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from kdaprof.kda.fused.config import KernelConfig, block, choose, pad
+from kdaprof.kda.fused.config import KernelConfig, block, channel_warps, choose, pad
 from kdaprof.kda.fused.kernels import pairs, prepare, recur, state
 from kdaprof.kda.fused.support import CHUNK
 
@@ -102,7 +102,7 @@ def forward_plan(
         Stage(
             prepare.kdaprof_kda_fwd_prepare,
             {**shared, "VP": pad(v_dim)},
-            num_warps=config.prepare_warps, num_stages=1, maxnreg=config.prepare_registers,
+            num_warps=channel_warps(k_dim), num_stages=1, maxnreg=config.prepare_registers,
         ),
         Stage(
             recur.kdaprof_kda_fwd_recur,
@@ -149,7 +149,7 @@ def backward_plan(
         Stage(
             pairs.kdaprof_kda_bwd_pairs,
             {**sizes, "SPARE": spare},
-            num_warps=config.pairs_warps, num_stages=1, maxnreg=config.pairs_registers,
+            num_warps=channel_warps(k_dim), num_stages=1, maxnreg=config.pairs_registers,
         ),
     )  # fmt: skip
 

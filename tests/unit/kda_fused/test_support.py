@@ -9,9 +9,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from kdaprof.errors import UsageError
-from kdaprof.kda import fused
-from kdaprof.kda.fused import config, support
+from kdaprof.errors import UsageError  # noqa: E402
+from kdaprof.kda import fused  # noqa: E402
+from kdaprof.kda.fused import config, support  # noqa: E402
 
 GOOD = {"device_type": "cuda", "dtype": torch.float32, "k_dim": 64, "v_dim": 64, "chunk": 16}
 
@@ -78,8 +78,8 @@ def test_importing_the_package_does_not_import_triton() -> None:
 
 
 def test_an_unknown_card_takes_the_safe_entry() -> None:
-    assert config.choose((99, 0), 64, 64) is config.SAFE
-    assert config.choose(None, 64, 64) is config.SAFE
+    assert config.choose((99, 0), 64, 64) is config.SAFE[64]
+    assert config.choose(None, 64, 64) is config.SAFE[64]
     assert config.choose((9, 0), 64, 64) is config.TABLE[9, 0][64]
     assert config.choose((9, 0), 48, 64) is config.TABLE[9, 0][64]
 

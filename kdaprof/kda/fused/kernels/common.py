@@ -45,30 +45,30 @@ def store_tile(ptr, value, rows, cols, stride, live, WIDTH: tl.constexpr, PADDED
 
 
 @triton.jit
-def load_channels(ptr, stride, left, unit, WIDTH: tl.constexpr, PADDED: tl.constexpr):
+def load_channels(ptr, stride, left, zero, WIDTH: tl.constexpr, PADDED: tl.constexpr):
     """The first 16 rows of a `[*, WIDTH]` matrix, transposed: float32 `[PADDED, 16]`, 0 from row `left` on.
 
-    `unit` is 1, as a run-time argument that is not specialised on: neither axis is known to be contiguous, and
-    Triton then gives a thread one channel and all its rows. Sums over rows stay in the thread, comparisons of row
-    numbers fold away at compile time, and a warp still reads 128 bytes in a row.
+    `zero` is 0, as a run-time argument that is not specialised on: the compiler knows that channels are contiguous,
+    but not that they are aligned, and so gives a thread one channel and all its rows. Sums over rows stay in the
+    thread, comparisons of row numbers fold away at compile time, and a warp still reads 128 bytes in a row.
     """
     channel = tl.arange(0, PADDED)[:, None]
     row = tl.arange(0, 16)[None, :]
     last = tl.minimum(left, 16).to(tl.int32) - 1
-    at = ptr + tl.minimum(row, last) * stride + channel * unit  # a row that exists; cleared below if it is not its own
+    at = ptr + zero + tl.minimum(row, last) * stride + channel  # a row that exists; cleared below if it is not its own
     tile = tl.load(at) if WIDTH == PADDED else tl.load(at, mask=channel < WIDTH, other=0.0)
     return tl.where(row <= last, tile.to(tl.float32), 0.0)
 
 
 @triton.jit
-def store_channels(ptr, tile, stride, left, unit, WIDTH: tl.constexpr, PADDED: tl.constexpr):
+def store_channels(ptr, tile, stride, left, zero, WIDTH: tl.constexpr, PADDED: tl.constexpr):
     """The counterpart of `load_channels`, rounded to the pointer's dtype."""
     channel = tl.arange(0, PADDED)[:, None]
     row = tl.arange(0, 16)[None, :]
     mask = row < left
     if WIDTH != PADDED:
         mask = mask & (channel < WIDTH)
-    tl.store(ptr + row * stride + channel * unit, tile.to(ptr.dtype.element_ty), mask=mask)
+    tl.store(ptr + zero + row * stride + channel, tile.to(ptr.dtype.element_ty), mask=mask)
 
 
 @triton.jit

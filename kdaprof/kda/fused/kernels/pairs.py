@@ -36,9 +36,9 @@ def column_pair(qt, kt, gt, bt, pairs, d, dq_pair, r, col, J: tl.constexpr):
     return d, dq_pair, r, col
 
 
-@triton.jit(do_not_specialize=["T", "H", "NC", "unit"])
+@triton.jit(do_not_specialize=["T", "H", "NC", "zero"])
 def kdaprof_kda_bwd_pairs(
-    q, k, g, beta, grec, dq, dk, dg, dbeta, T, H, NC, unit,
+    q, k, g, beta, grec, dq, dk, dg, dbeta, T, H, NC, zero,
     K: tl.constexpr, KP: tl.constexpr, V: tl.constexpr, GRECORD: tl.constexpr, SPARE: tl.constexpr,
 ):  # fmt: skip
     """Backward, stage 3. Grid: B H NC."""
@@ -54,9 +54,9 @@ def kdaprof_kda_bwd_pairs(
     left = T - t0
     live = row < left
     step = H * K
-    qt = load_channels(q + first * K, step, left, unit, K, KP)
-    kt = load_channels(k + first * K, step, left, unit, K, KP)
-    gt = load_channels(g + first * K, step, left, unit, K, KP) * LOG2E
+    qt = load_channels(q + first * K, step, left, zero, K, KP)
+    kt = load_channels(k + first * K, step, left, zero, K, KP)
+    gt = load_channels(g + first * K, step, left, zero, K, KP) * LOG2E
     bt = tl.load(beta + first + row * H, mask=live, other=0.0).to(tl.float32)
     d = tl.zeros([KP, 16], tl.float32)
     dq_pair = tl.zeros([KP, 16], tl.float32)
@@ -91,14 +91,14 @@ def kdaprof_kda_bwd_pairs(
         gstep = step
         gleft = left
     # Each is read by every thread before any overwrites it (barriers), and as late as possible (registers).
-    y = load_channels(gy, gstep, gleft, unit, K, KP) * tl.exp2(d) + r
+    y = load_channels(gy, gstep, gleft, zero, K, KP) * tl.exp2(d) + r
     db = tl.load(pairs + 512 + K + row) + tl.sum(kt * y, 0)
     tl.store(dbeta + first + row * H, db.to(dbeta.dtype.element_ty), mask=live)
     erase = y * bt[None, :]
     diagonal = tl.load(pairs + row * 17)[None, :]
-    through_q = load_channels(gq, gstep, gleft, unit, K, KP) * tl.exp2(d)
+    through_q = load_channels(gq, gstep, gleft, zero, K, KP) * tl.exp2(d)
     tl.debug_barrier()
-    store_channels(dq + first * K, through_q + dq_pair + diagonal * kt, step, left, unit, K, KP)
+    store_channels(dq + first * K, through_q + dq_pair + diagonal * kt, step, left, zero, K, KP)
     # dg_t: pairs and reads at or after t, writes before t, and the state that came in.
     after = qt * (through_q + dq_pair) + kt * (erase - col)
     total = tl.zeros([KP, 1], tl.float32)
@@ -107,13 +107,13 @@ def kdaprof_kda_bwd_pairs(
         gj = pick(gt, j)
         total += gj
         to_end = tl.where(rows < j, to_end + gj, to_end)
-    through_k = load_channels(gk, gstep, gleft, unit, K, KP) * tl.exp2(to_end)
+    through_k = load_channels(gk, gstep, gleft, zero, K, KP) * tl.exp2(to_end)
     tl.debug_barrier()
-    store_channels(dk + first * K, through_k + erase + col + diagonal * qt, step, left, unit, K, KP)
+    store_channels(dk + first * K, through_k + erase + col + diagonal * qt, step, left, zero, K, KP)
     write = kt * through_k
     came_in = tl.load(pairs + 512 + channel, mask=channel < K, other=0.0) * tl.exp2(total)
     dg_t = tl.zeros([KP, 16], tl.float32) + came_in
     for m in tl.static_range(16):
         dg_t = tl.where(rows <= m, dg_t + pick(after, m), dg_t)
         dg_t = tl.where(rows > m, dg_t + pick(write, m), dg_t)
-    store_channels(dg + first * K, dg_t, step, left, unit, K, KP)
+    store_channels(dg + first * K, dg_t, step, left, zero, K, KP)

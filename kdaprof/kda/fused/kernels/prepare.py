@@ -72,9 +72,9 @@ def inverse(a, lower, S: tl.constexpr, PRECISION: tl.constexpr):
     return a - small_dot(a, small_dot(off, a, PRECISION), PRECISION)
 
 
-@triton.jit(do_not_specialize=["T", "H", "NC", "unit"])
+@triton.jit(do_not_specialize=["T", "H", "NC", "zero"])
 def kdaprof_kda_fwd_prepare(
-    q, k, v, g, beta, rec, scale, T, H, NC, unit,
+    q, k, v, g, beta, rec, scale, T, H, NC, zero,
     K: tl.constexpr, KP: tl.constexpr, V: tl.constexpr, VP: tl.constexpr,
     RECORD: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
@@ -94,9 +94,9 @@ def kdaprof_kda_fwd_prepare(
     live = row < left
     step = H * K
     beta += first
-    gt = load_channels(g + first * K, step, left, unit, K, KP) * LOG2E
-    qt = load_channels(q + first * K, step, left, unit, K, KP)
-    kt = load_channels(k + first * K, step, left, unit, K, KP)
+    gt = load_channels(g + first * K, step, left, zero, K, KP) * LOG2E
+    qt = load_channels(q + first * K, step, left, zero, K, KP)
+    kt = load_channels(k + first * K, step, left, zero, K, KP)
 
     to_row = tl.zeros([KP, 16], tl.float32)  # G, base 2
     to_end = tl.zeros([KP, 16], tl.float32)  # G_C - G
@@ -107,8 +107,8 @@ def kdaprof_kda_fwd_prepare(
         to_row = tl.where(rows >= m, to_row + gm, to_row)
         to_end = tl.where(rows < m, to_end + gm, to_end)
     to_row = tl.exp2(to_row)
-    store_channels(rec + 16 * K, qt * to_row * scale, K, 16, unit, K, KP)
-    store_channels(rec + 32 * K, kt * tl.exp2(to_end), K, 16, unit, K, KP)
+    store_channels(rec + 16 * K, qt * to_row * scale, K, 16, zero, K, KP)
+    store_channels(rec + 32 * K, kt * tl.exp2(to_end), K, 16, zero, K, KP)
     tl.store(pairs + 512 + channel, tl.exp2(total), mask=channel < K)
 
     i = row[:, None]
