@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 OUT ?= runs/gpu-check
 
 .DEFAULT_GOAL := help
-.PHONY: help probe test lint check-reports gpu-check clean
+.PHONY: help probe test lint check-reports gpu-check gpu-test gpu-run clean
 
 help: ## show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -34,13 +34,17 @@ lint: $(STAMP) ## ruff, the import arrows and mypy --strict
 check-reports: $(STAMP) ## recompute every committed figure from its samples
 	@$(BIN)/python -m kdaprof report reports/*/ --check
 
-# On a GPU machine that brings its own torch (as a container image does): make gpu-check BIN=/usr/bin PYTHON=python3
-gpu-check: ## GPU tests, then the probe of all paths, phases and modes into OUT (default runs/gpu-check)
+# On a machine that brings its own torch, as a container image does: make gpu-check GPU_PYTHON=python3
+GPU_PYTHON ?= $(BIN)/python
+
+gpu-check: gpu-test gpu-run ## on a GPU: its tests, then the probe of all paths, phases and modes into OUT
+
+gpu-test: ## the tests that need a GPU
 	$(GPU_PYTHON) -m pytest -q -m gpu tests
+
+gpu-run: ## the run that goes into reports/ (default OUT=runs/gpu-check)
 	$(GPU_PYTHON) -m kdaprof probe --paths fused,tensor,tensor-rows,compiled --phases fwd,bwd,fwdbwd \
 	  --modes eager,graph --samples 8 --cold --anonymous --force --out $(OUT)
-
-GPU_PYTHON ?= $(BIN)/python
 
 clean: ## remove the environment and the caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache *.egg-info
