@@ -77,6 +77,8 @@ def run(argv: Sequence[str]) -> int:
 def _request(args: argparse.Namespace, argv: tuple[str, ...]) -> Request:
     if args.path is not None and args.paths is not None:
         raise UsageError("--path and --paths: give one of them")
+    if args.path is not None and "," in args.path:
+        raise UsageError(f"--path {args.path!r}: takes one path; --paths takes several")
     named = args.paths if args.path is None else args.path
     effort = Effort(rounds=args.rounds, samples=args.samples, util_seconds=args.util_seconds)
     request = Request(

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from kdaprof.errors import UsageError
-from kdaprof.kda.shapes import accumulate_dtype, check_kda
+from kdaprof.kda.gate import check_path
+from kdaprof.kda.shapes import accumulate_dtype, check_chunk, check_kda
 from kdaprof.kda.tensor import BLOCK
 
 RANGE: Final = 80.0
@@ -72,10 +73,12 @@ def validate(
     that factors the exponentials (all but `fused` and `reference`; `auto` may take one that does). Warnings: keys
     whose length is not 1, beta outside 0…2.
 
-    Layouts are those of `kda`. Raises: ShapeError and its kin; ValueRangeError naming the first error, unless
-    `strict` is false.
+    Layouts are those of `kda`. Raises: ShapeError and its kin, UsageError for a bad chunk or path, as `kda` does;
+    ValueRangeError naming the first error, unless `strict` is false.
     """
+    check_chunk(chunk)
     check_kda(q, k, v, g, beta, initial_state=initial_state)
+    check_path(path)
     given = {"q": q, "k": k, "v": v, "g": g, "beta": beta, "initial_state": initial_state}
     entries: list[ValueEntry] = []
     with torch.no_grad():

@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from kdaprof.errors import UnavailableError
 from kdaprof.runs.record import CellError, Status
+
+_BACKTRACE: Final = "Exception raised from "
+"""Where torch's C++ side begins its stack: addresses and paths of libraries, of no use to whoever reads a cell."""
+
+_NO_MEMORY: Final = ("OutOfMemoryError", "MemoryError")
+_NO_HOST_MEMORY: Final = "can't allocate memory"
+"""How torch's CPU allocator says it, in a plain RuntimeError."""
 
 
 def describe(error: BaseException) -> CellError:
@@ -11,9 +20,10 @@ def describe(error: BaseException) -> CellError:
 
     The first lines together: torch.compile says in the first one that something failed, and in the next ones what.
     """
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    told = str(error).split(_BACKTRACE, 1)[0]
+    lines = [line.strip() for line in told.splitlines() if line.strip()]
     text = " · ".join(lines[:6]) if lines else "no message"
-    if type(error).__name__ == "OutOfMemoryError":
+    if type(error).__name__ in _NO_MEMORY or _NO_HOST_MEMORY in text:
         text += " — choose a smaller --shape"
     return CellError(type=type(error).__name__, text=text[:500])
 

@@ -76,7 +76,8 @@ def show_run(console: Console, record: RunRecord, results: RunResults, *, path: 
     if path is not None:
         console.print()
         _line(console, f"run directory  {path}", "dim")
-        _line(console, f"whole report   {path / REPORT_FILE}", "dim")
+        if (path / REPORT_FILE).exists():  # a probe that was killed had no time to write one
+            _line(console, f"whole report   {path / REPORT_FILE}", "dim")
 
 
 def recorded_run_hint(record: RunRecord) -> str | None:

@@ -85,6 +85,13 @@ def make_shape(workload: str, sizes: tuple[int, ...]) -> tuple[tuple[str, int], 
     return tuple(zip(axes, sizes, strict=True))
 
 
+_MOST_SIZE = 2**31 - 1
+"""Of one axis. Tensors may be larger (offsets are int64), one axis of a grid or of a chunk loop may not."""
+
+_MOST_DIGITS = 40
+"""Python itself refuses to read numbers of some thousand digits."""
+
+
 def parse_shape(text: str, axes: tuple[str, ...], *, flag: str = "--shape") -> tuple[int, ...]:
     """`10,512,12,64,64` → sizes; UsageError with the flag, what is wrong and an example."""
     parts = [part.strip() for part in text.split(",")]
@@ -93,6 +100,8 @@ def parse_shape(text: str, axes: tuple[str, ...], *, flag: str = "--shape") -> t
         raise UsageError(f"{flag} {text!r}: needs {len(axes)} sizes, {example}; got {len(parts)}")
     sizes = []
     for axis, part in zip(axes, parts, strict=True):
+        if part.isdecimal() and (len(part) > _MOST_DIGITS or int(part) > _MOST_SIZE):
+            raise UsageError(f"{flag}: {axis} = {part[:_MOST_DIGITS]} is more than any tensor has ({_MOST_SIZE})")
         if not part.isdecimal() or int(part) < 1:
             raise UsageError(f"{flag} {text!r}: {axis} = {part!r} is not a whole number of 1 or more")
         sizes.append(int(part))

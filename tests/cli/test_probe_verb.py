@@ -82,6 +82,7 @@ def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str]:
         (["--path", ""], "nothing named; choose from fused, tensor"),
         (["--paths", "tensor,fla"], "'fla' is unknown"),
         (["--path", "fused", "--paths", "tensor"], "--path and --paths: give one of them"),
+        (["--path", "fused,tensor"], "--path 'fused,tensor': takes one path; --paths takes several"),
         (["--path", "", "--paths", "tensor"], "--path and --paths: give one of them"),
         (["--phases", "step"], "--phases: 'step' is unknown"),
         (["--modes", "lazy"], "--modes: 'lazy' is unknown"),

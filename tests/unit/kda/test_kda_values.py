@@ -9,6 +9,7 @@ import torch
 from kda_calls import Call, make_call
 from torch.nn import functional as F
 
+from kdaprof.errors import UsageError
 from kdaprof.kda import validate
 from kdaprof.kda.shapes import ShapeError
 from kdaprof.kda.values import ValueRangeError
@@ -83,3 +84,13 @@ def test_shapes_come_first_and_an_empty_batch_is_clean() -> None:
     with pytest.raises(ShapeError):
         validate(*wrong.tensors)
     assert validate(*make_call(B=0).tensors).entries == ()
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [({"chunk": 0}, "chunk must be"), ({"chunk": 1.5}, "chunk must be"), ({"path": "fussed"}, "'fussed' is unknown")],
+)
+def test_settings_without_meaning_are_refused_as_the_op_refuses_them(settings: dict[str, Any], says: str) -> None:
+    with pytest.raises(UsageError, match=says) as told:
+        validate(*make_call().tensors, **settings)
+    assert len(str(told.value).splitlines()) == 1

@@ -131,8 +131,13 @@ def test_without_a_gpu_the_recorded_run_is_pointed_at() -> None:
     assert recorded_run_hint(paper_runs.h200_run()[0]) is None
 
 
-def test_where_the_run_lies() -> None:
-    text = shown(paper_runs.h200_run, path=Path("runs/x"))
+def test_where_the_run_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # a short path, which the terminal does not wrap
+    run = Path("runs/x")
+    run.mkdir(parents=True)
+    assert shown(paper_runs.h200_run, path=run).endswith("run directory  runs/x\n")  # killed: no report was written
+    (run / "report.md").write_text("# a report\n")
+    text = shown(paper_runs.h200_run, path=run)
     assert text.endswith("run directory  runs/x\nwhole report   runs/x/report.md\n")
     assert "run directory" not in shown(paper_runs.h200_run)
 

@@ -74,3 +74,14 @@ def test_a_bad_shape_is_one_line_with_flag_and_axis(text: str, says: str) -> Non
     assert str(caught.value).startswith(f"--shape {text!r}: ")
     assert says in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("size", ["2147483648", "9" * 5000])
+def test_a_size_that_no_tensor_has_is_one_short_line(size: str) -> None:
+    with pytest.raises(UsageError, match=r"--shape: T = [0-9]+ is more than any tensor has") as caught:
+        parse_shape(f"1,{size},2,32,32", ("B", "T", "H", "K", "V"))
+    assert len(str(caught.value)) < 120
+
+
+def test_the_largest_size_of_an_axis_is_taken() -> None:
+    assert parse_shape("1,2147483647,2,32,32", ("B", "T", "H", "K", "V"))[1] == 2**31 - 1
