@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import importlib.util
+import signal
 
 import pytest
+
+
+def pytest_configure() -> None:
+    """Take Ctrl-C even where the tests were started in the background, where a shell has children ignore it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _gpu_missing() -> str | None:
