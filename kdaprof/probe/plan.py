@@ -59,6 +59,8 @@ class Plan:
     cold: bool
     seed: int
     effort: Effort
+    run: str
+    """The run's id; its directory is called the same unless `--out` says otherwise."""
     out: Path
     force: bool = False
     anonymous: bool = False
@@ -85,11 +87,6 @@ class Plan:
         """Whether the cells run on a CUDA device."""
         return self.device != "cpu"
 
-    @property
-    def slug(self) -> str:
-        """What the run's name says: workload and paths."""
-        return "-".join((self.workload, *self.paths[:3], *(("more",) if len(self.paths) > 3 else ())))
-
 
 @dataclass(frozen=True, slots=True)
 class Group:
@@ -101,6 +98,11 @@ class Group:
     def name(self) -> str:
         """`plain/fwd`."""
         return f"{self.keys[0].context}/{self.keys[0].phase}"
+
+
+def _slug(workload: str, paths: tuple[str, ...]) -> str:
+    """What a run's name says: workload and paths."""
+    return "-".join((workload, *paths[:3], *(("more",) if len(paths) > 3 else ())))
 
 
 def choices(flag: str, text: str, known: tuple[str, ...]) -> tuple[str, ...]:
@@ -160,9 +162,11 @@ class Request:
         base = HOST_SHAPE if device == "cpu" else PRODUCTION_SHAPE
         sizes = parse_shape(self.shape, ("B", "T", "H", "K", "V")) if self.shape is not None else base
         modes = choices("--modes", self.modes, MODES)
-        plan = Plan(
+        paths = choices("--paths", self.paths, RUNNABLE)
+        run = new_run_id(_slug("kda", paths))
+        return Plan(
             workload="kda",
-            paths=choices("--paths", self.paths, RUNNABLE),
+            paths=paths,
             contexts=choices("--contexts", self.contexts, CONTEXTS),
             modes=modes if "eager" in modes else ("eager", *modes),
             phases=choices("--phases", self.phases, PHASES),
@@ -173,9 +177,9 @@ class Request:
             cold=self.cold,
             seed=self.seed,
             effort=self.effort if device != "cpu" else replace(self.effort, rounds_most=1),  # Q08 refuses CPU times
-            out=self.out or Path("runs"),
+            run=run,
+            out=self.out or Path("runs") / run,
             force=self.force,
             anonymous=self.anonymous,
             command=self.command,
         )
-        return plan if self.out else replace(plan, out=Path("runs") / new_run_id(plan.slug))

@@ -23,7 +23,6 @@ from kdaprof.probe.series import Series
 from kdaprof.runs.cells import DTYPE_BYTES, CellKey
 from kdaprof.runs.conditions import Conditions, ConditionsSnapshot
 from kdaprof.runs.environment import anonymised
-from kdaprof.runs.ids import new_run_id
 from kdaprof.runs.record import CellError, CellRecord, RunRecord
 from kdaprof.runs.store import open_target
 from kdaprof.workloads.op import CaseSpec
@@ -68,7 +67,7 @@ class _Session:
         pair = clock_pair(self.bench.clock)
         environment = lab.environment()
         record = RunRecord(
-            run=new_run_id(plan.slug),
+            run=plan.run,
             tool=f"kdaprof {__version__}",
             command=plan.command,
             started_unix_ns=pair.unix_ns,

@@ -132,6 +132,13 @@ def test_the_target_is_the_one_given_or_a_new_one_under_runs() -> None:
     assert "-kda-fused-tensor-compiled-more-" in first.name
 
 
+def test_a_run_is_called_as_its_directory_unless_that_was_chosen() -> None:
+    plan = request().plan("cpu")
+    assert plan.out.name == plan.run
+    chosen = request(out=Path("a/b")).plan("cpu")
+    assert chosen.run.split("-", 1)[1].startswith("kda-")
+
+
 def test_everything_asked_for_reaches_the_plan() -> None:
     effort = Effort(rounds=7)
     plan = request(
