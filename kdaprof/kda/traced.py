@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from operator import index
+
 import torch
 from torch import Tensor
 
@@ -29,11 +31,13 @@ def call_traced(
     """
     shape = check_call(op, x, initial_state, chunk)
     device = x.q.device.type
-    chosen, cannot = _decide_while_tracing(op, path, device, common_dtype(x), shape.K, shape.V, chunk)
+    # `index` turns a symbolic extent (dynamic=True) into a constant, which a decision needs of K and V, not of T.
+    k_dim, v_dim, chunk = index(shape.K), index(shape.V), index(chunk)
+    chosen, cannot = _decide_while_tracing(op, path, device, common_dtype(x), k_dim, v_dim, chunk)
     if cannot is not None:
         raise UnavailableError(cannot)  # here, not in there: the tracer lets an error of the user's code through
     run = runner(chosen, traced=True, as_operator=True)
-    scale = shape.K**-0.5 if scale is None else scale
+    scale = k_dim**-0.5 if scale is None else scale
     return run(x, scale=scale, initial_state=initial_state, final_state=final_state, chunk=chunk)
 
 

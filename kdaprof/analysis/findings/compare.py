@@ -114,7 +114,8 @@ def _host_decides(view: CellView, rival: CellView) -> Finding:
 def peak_memory(views: Sequence[CellView]) -> Iterator[Finding]:
     """Paths that need much more memory during a call than the leanest one."""
     for group in _groups(views):
-        peaks = {v.cell.key.path: p for v in group if (p := quoted(v.facts, "peak_bytes")) is not None and p > 0}
+        proven = [view for view in group if not _of_another_path(view.facts)]
+        peaks = {v.cell.key.path: p for v in proven if (p := quoted(v.facts, "peak_bytes")) is not None and p > 0}
         if len(peaks) < 2 or max(peaks.values()) < PEAK_RATIO_NOTE * min(peaks.values()):
             continue
         most, least = max(sorted(peaks), key=peaks.__getitem__), min(sorted(peaks), key=peaks.__getitem__)
@@ -152,6 +153,12 @@ def _rounds(view: CellView) -> Mapping[int, Sequence[float]]:
 def _enters(facts: Mapping[str, Fact], name: str) -> bool:
     fact = facts.get(name)
     return fact is not None and may_enter_ratio(fact)
+
+
+def _of_another_path(facts: Mapping[str, Fact]) -> bool:
+    """Whether Q06 holds. It leaves counts alone, but set beside those of another path they would be quoted."""
+    fact = facts.get("wall_ns")
+    return fact is not None and any(reason.rule == "Q06" for reason in fact.reasons)
 
 
 def _less(mine: Mapping[str, Fact], theirs: Mapping[str, Fact], name: str) -> bool:

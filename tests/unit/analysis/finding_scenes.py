@@ -293,6 +293,20 @@ SCENES: dict[str, tuple[FindingScene, ...]] = {
                 path_view("tensor", 7 * MS, peak_bytes=figure(149, "B")),
             ),
         ),
+        FindingScene(
+            "not of a path that did not run",
+            judged(
+                path_view("fused", 200 * US, peak_bytes=figure(100, "B")),
+                path_view("tensor", 7 * MS, peak_bytes=figure(150, "B")),
+            ),
+            judged(
+                path_view("fused", 200 * US, peak_bytes=figure(100, "B")),
+                replace(
+                    path_view("tensor", 7 * MS, peak_bytes=figure(150, "B")),
+                    evidence=evidence("contradicted", gate="tensor", kernels="fused"),
+                ),
+            ),
+        ),
     ),
     "cold-start": (
         FindingScene(

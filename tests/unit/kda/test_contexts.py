@@ -230,6 +230,13 @@ class TestCompile:
         assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 2
         assert sum(t.traced for t in gate_records()) == 2
 
+    def test_symbolic_extents_trace_whole_and_serve_every_length(self) -> None:
+        """dynamic=True makes all extents symbols; the decision needs K and V alone, and makes constants of them."""
+        compiled = torch.compile(op("tensor"), fullgraph=True, backend="eager", dynamic=True)
+        for T in (19, 24, 33):
+            call = make_call(B=1, T=T, seed=T, requires_grad=False)
+            assert relative_l2(compiled(*call.tensors), expected(call)[0]) <= 1e-5
+
     def test_vmap_inside(self) -> None:
         call = make_call(B=1, T=20, requires_grad=False)
         many = [torch.stack([x, x * 0.9]) for x in call.tensors]
