@@ -83,9 +83,9 @@ def _input(report: TraceReport, rank: int | None) -> RankInput:
 
 def _on_dask(files: Sequence[Path], scope: Scope, address: str) -> list[TraceReport]:
     try:
-        from distributed import Client  # type: ignore[import-not-found, unused-ignore]  # noqa: PLC0415
+        from distributed import Client  # noqa: PLC0415
     except ImportError as error:
-        raise UnavailableError("--scheduler needs Dask: pip install distributed") from error
+        raise UnavailableError("--scheduler needs Dask: pip install 'kdaprof[dask]' (or distributed)") from error
     try:
         client = Client(address, timeout="20s")
     except (OSError, ValueError) as error:
