@@ -27,7 +27,7 @@ _LAUNCH_LESS = "launch less: a fused kernel, torch.compile, or a CUDA graph (`kd
 _NEXT_BY_CLASS = {
     "dispatch": _LAUNCH_LESS,
     "launch_call": _LAUNCH_LESS,
-    "host_other": "see what Python does in the gaps: `kdaprof stacks --pid N`; look at data loading first",
+    "host_other": "see what Python does in the gaps: `py-spy record --pid N`; look at data loading first",
     "allocator": "keep the caching allocator's pool: no empty_cache() in the loop, expandable segments, steady shapes",
     "jit": "compile before the loop, and keep shapes steady so that nothing compiles again",
 }
@@ -87,7 +87,7 @@ def next_step(reports: Sequence[TraceReport], decision: Decision) -> str:
             return "record the device too: ProfilerActivity.CUDA, or `nsys profile -t cuda,nvtx`"
         return "record launches too (CUDA runtime and driver calls), from before the first kernel to after the last"
     if decision.bound == "gpu":
-        return "the kernels are what counts: see the longest ones; `kdaprof roofline` says how far from the hardware"
+        return "the kernels are what counts: see the longest ones (`kdaprof probe` measures the card's ceilings)"
     if decision.bound == "sync":
         return "find the synchronising calls below and remove them: .item(), .cpu(), print of a tensor, pageable copies"
     if decision.bound == "device_wait":

@@ -46,7 +46,7 @@ def compared(views: Sequence[CellView]) -> Iterator[Finding]:
             text=f"{phase_of(key)}{' (graph)' if key.mode == 'graph' else ''}, wall: {'; '.join(said)}",
             evidence=numbers,
             threshold={"same_band": SAME_BAND, "rounds_min": MIN_ROUNDS},
-            next="Ratios hold for this shape, dtype and card; `kdaprof compare` sets runs side by side.",
+            next="Ratios hold for this shape, dtype and card: probe the shape that you train with (--shape, --dtype).",
         )
 
 

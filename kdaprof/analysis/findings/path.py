@@ -27,7 +27,7 @@ def contradicted(views: Sequence[CellView]) -> Iterator[Finding]:
             evidence={"expected": view.evidence.expected, **says},
             threshold={"witnesses_against_max": 0},
             next=(
-                "Believe the device: read the kernel table of this cell, then the gate's reasons (`kdaprof dispatch`), "
+                "Believe the device: read this cell's kernel table, then the gate's reasons in run.json, "
                 "and quote none of its figures (Q06)."
             ),
         )
