@@ -195,7 +195,7 @@ def _tensor_path(device: DeviceReport) -> Iterator[Finding]:
             ),
             evidence={"region": shape.region, "kernels_per_call": shape.kernels_per_call, "idle": shape.idle_share},
             threshold={"kernels_per_call": TINY_KERNELS_MIN},
-            next="if a fused kernel was meant to run here, it did not: `kdaprof.kda.gate_records()` in that job says why",
+            next="a fused kernel meant to run here did not: `kdaprof.kda.gate_records()` in that job says why",
         )
 
 
