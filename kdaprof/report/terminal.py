@@ -149,6 +149,10 @@ def _proof(found: Sequence[Evidence]) -> Text:
     )
     if worst.verdict == "contradicted":
         detail = "; ".join(against)
+    proven = sum(evidence.verdict in ("confirmed", "partial") for evidence in found)
+    if proven and worst.verdict in ("gate-only", "none"):
+        text = f"path proven in {proven} of {len(found)} cells (the rest was not profiled)"
+        return Text(text, style=_EVIDENCE[worst.verdict])
     text = {"none": "path not proven"}.get(worst.verdict, f"path {worst.verdict}")
     return Text(f"{text} ({detail})" if detail else text, style=_EVIDENCE[worst.verdict])
 

@@ -107,6 +107,16 @@ def test_the_worst_evidence_of_a_path_is_the_one_shown() -> None:
     assert "fused  path contradicted (kernels says tensor)" in shown((record, replace(results, cells=changed)))
 
 
+def test_a_path_that_is_proven_in_part_is_not_called_unproven() -> None:
+    record, results = paper_runs.h200_run()
+    first = results.cells[2]
+    silent = Evidence(verdict="gate-only", expected="fused", witnesses=first.evidence.witnesses[:1])
+    changed = (*results.cells[:2], replace(first, evidence=silent), *results.cells[3:])
+    text = shown((record, replace(results, cells=changed)))
+    assert "(the rest was not profiled)" in text
+    assert "no device to look at" not in text
+
+
 def test_findings_say_what_to_do_next() -> None:
     text = shown(paper_runs.h200_run, width=300).split("\nFindings\n")[1]
     assert "  warning host-bound (tensor fwd): 84 % of a forward call is host dispatch" in text
