@@ -252,6 +252,15 @@ def test_the_exit_code_follows_from_the_cells(statuses: tuple[str, ...], interru
     assert _exit_code(record(*statuses), interrupted=interrupted) is code
 
 
+@pytest.fixture
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine is watched for a second before and after a probe; not here."""
+    from kdaprof.probe import real
+
+    monkeypatch.setattr(real, "BUSY_WINDOW_NS", 0)
+
+
+@pytest.mark.usefixtures("no_waiting")
 def test_the_only_path_that_cannot_run_is_an_unfit_environment(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -384,6 +393,7 @@ def test_a_second_probe_needs_force_for_the_same_place(real: Real, capsys: pytes
     assert {p: p.read_bytes() for p in real.out.rglob("*") if p.is_file()} == before
 
 
+@pytest.mark.usefixtures("no_waiting")
 def test_people_get_tables_the_verdict_and_where_to_see_a_gpu(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -18,12 +18,13 @@ from typing import Any
 import pytest
 
 from kdaprof.cli.main import main
+from kdaprof.probe import real
 from kdaprof.runs import atomic
 from kdaprof.runs.store import StoredRun, read_run
 
 # Long enough to be caught in the middle: hundreds of calls a cell, of which each takes some milliseconds.
 LONG = ("--paths", "tensor,reference", "--shape", "1,64,1,16,16", "--phases", "fwd,bwd,fwdbwd", "--modes", "eager")
-ENOUGH = ("--rounds", "40", "--samples", "20", "--device", "cpu")
+ENOUGH = ("--rounds", "15", "--samples", "20", "--device", "cpu")
 
 
 @contextmanager
@@ -87,7 +88,7 @@ def test_a_kill_after_cell_k_leaves_k_readable_cells(tmp_path: Path, capsys: pyt
     stored = read_run(out)
     assert not stored.record.complete
     assert len(finished(stored)) >= 2
-    assert all(len(stored.samples[cell]) >= 40 * 20 for cell in finished(stored))
+    assert all(len(stored.samples[cell]) >= 15 * 20 for cell in finished(stored))
     document = reported(out, capsys)
     assert document["complete"] is False
     values = {cell["id"]: cell["facts"]["wall_ns"]["value"] for cell in document["cells"]}
@@ -154,14 +155,11 @@ def alive(pid: int) -> bool:
 # ---------------------------------------------------------------- interrupted
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_one_signal_ends_the_probe_and_keeps_what_is_finished(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], number: signal.Signals
-) -> None:
+def test_ctrl_c_ends_the_probe_and_keeps_what_is_finished(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "run"
     with probing(out, *LONG, *ENOUGH, "--json") as process:
         until(process, lambda: finished_cells(out) >= 2)
-        process.send_signal(number)
+        process.send_signal(signal.SIGINT)
         stdout, stderr = process.communicate(timeout=30)
     assert process.returncode == 130
     assert "Traceback" not in stderr
@@ -229,7 +227,7 @@ LITTLE = ("--rounds", "2", "--samples", "2", "--device", "cpu")
 def test_a_disk_that_fills_up_is_one_line_and_what_is_written_stays(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, code: int, write: int
 ) -> None:
-    out, real, writes = tmp_path / "run", os.fsync, 0
+    out, fsync, writes = tmp_path / "run", os.fsync, 0
 
     def full(descriptor: int) -> None:
         nonlocal writes
@@ -237,8 +235,9 @@ def test_a_disk_that_fills_up_is_one_line_and_what_is_written_stays(
             writes += 1
             if writes >= write:
                 raise OSError(code, os.strerror(code))
-        real(descriptor)
+        fsync(descriptor)
 
+    monkeypatch.setattr(real, "BUSY_WINDOW_NS", 0)  # a second of watching the machine that this test need not wait
     monkeypatch.setattr(atomic.os, "fsync", full)
     got = main(["probe", *SHORT, *LITTLE, "--out", str(out)])
     _, err = capsys.readouterr()
@@ -280,8 +279,9 @@ def test_output_that_cannot_be_written_does_not_touch_the_run(
     out = tmp_path / "run"
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
-            [sys.executable, "-m", "kdaprof", "probe", *SHORT, *LITTLE, "--json", "--out", str(out)],
+            [sys.executable, "-m", "kdaprof", "probe", *SHORT, "--phases", "fwd", *LITTLE, "--json", "--out", str(out)],
             stdout=full,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
             stderr=subprocess.PIPE,
             text=True,
             check=False,
