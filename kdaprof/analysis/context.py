@@ -67,11 +67,17 @@ class DeviceView:
         return self.work.device
 
 
+def steps_of(timeline: Timeline, name: str | None = None) -> Steps:
+    """The steps of a timeline; with `name` the annotations of this name instead."""
+    rows, numbers = step_rows(timeline, name)
+    return Steps(rows, timeline.start_ns[rows], timeline.end_ns[rows], numbers)
+
+
 def make_context(timeline: Timeline, *, step_name: str | None = None) -> Context:
     """Derive the shared part. `step_name`: take the annotations of this name for steps."""
     links = link(timeline)
-    rows, numbers = step_rows(timeline, step_name)
-    steps = Steps(rows, timeline.start_ns[rows], timeline.end_ns[rows], numbers)
+    steps = steps_of(timeline, step_name)
+    rows = steps.rows
     nested = ranges(timeline, rows)
     launch_ns = launch_time_ns(timeline, links)
     thread = timeline.thread.copy()

@@ -17,7 +17,7 @@ GRAPH_GAP_HIGH_NS = 1_500
 traces; 0.56, 0.59, 0.99, 1.3 µs a kernel in unprofiled replays of 1,379 to 236 kernels."""
 
 GRAPH_FIXED_HIGH_NS = 40_000
-"""Launch of the graph, arrival, and the closing synchronise, at most."""
+"""Launch of the graph, arrival, and the closing synchronise, at most; once a step."""
 
 LONG_HOST_WORK_NS = 1_000_000
 """A gap in which the host did untraced work for this long (data loading, logging) is no launch overhead."""
@@ -61,7 +61,9 @@ def counterfactual(context: Context, view: DeviceView) -> Counterfactual | None:
     per_event, basis = _gap_per_event(view.gaps, int(in_graph.sum()))
     kept_ns, long_work = _kept(view.gaps)
     low = busy_ns + kept_ns + per_event * int(rows.size)
-    high = busy_ns + kept_ns + GRAPH_GAP_HIGH_NS * int(rows.size) + GRAPH_FIXED_HIGH_NS
+    steps = context.step_of[rows]
+    replays = max(int(np.unique(steps[steps >= 0]).size), 1)  # a step is captured once and replayed once a step
+    high = busy_ns + kept_ns + GRAPH_GAP_HIGH_NS * int(rows.size) + GRAPH_FIXED_HIGH_NS * replays
     low, high = min(low, now_ns), min(high, now_ns)
     overhead = now_ns - busy_ns
     return Counterfactual(

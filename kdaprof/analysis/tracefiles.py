@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+import signal
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -48,8 +50,35 @@ def analyse_files(
     if workers <= 1:
         return [analyse_file(file, scope) for file in files]
     # spawn: a caller's threads (a profiler's, torch's) do not survive a fork
-    with ProcessPoolExecutor(max_workers=workers, mp_context=get_context("spawn")) as pool:
-        return list(pool.map(analyse_file, files, [scope] * len(files)))
+    pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_end_silently_on_interrupt)
+    with pool:
+        with _interrupts_held():  # children begin with interrupts held too, so that none of them prints a traceback
+            pending = [pool.submit(analyse_file, file, scope) for file in files]
+        try:
+            return [one.result() for one in pending]
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Ctrl-C waits until the end of the block; a platform without signal masks goes on as it is."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _end_silently_on_interrupt() -> None:
+    """In a child: Ctrl-C ends it at once; the parent says so, in one line."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
 def ranks_of(

@@ -168,14 +168,17 @@ def _profiler(context: Context, devices: Sequence[DeviceReport]) -> Iterator[Fin
 def _tiny(device: DeviceReport) -> Iterator[Finding]:
     tiny = [phase for phase in device.phases if phase.tiny_kernels]
     same = {(phase.parent, phase.total_device_events) for phase in tiny}  # a range that only wraps another one
-    for phase in [phase for phase in tiny if (phase.name, phase.total_device_events) not in same][:MAX_REGIONS]:
+    regions = [phase for phase in tiny if (phase.name, phase.total_device_events) not in same]
+    more = len(regions) - MAX_REGIONS
+    for place, phase in enumerate(regions[:MAX_REGIONS]):
         kernels = phase.total_device_events / phase.calls
         median = phase.median_kernel_ns or 0
         yield Finding(
             id="many-tiny-kernels",
             severity="warn",
             cell=None,
-            text=f"{phase.name!r} issues {kernels:,.0f} kernels of median {median / 1000:.1f} µs a call",
+            text=f"{phase.name!r} issues {kernels:,.0f} kernels of median {median / 1000:.1f} µs a call"
+            + (f"; {more} more regions do, see the phases" if more > 0 and place == MAX_REGIONS - 1 else ""),
             evidence={"region": phase.name, "kernels_per_call": kernels, "median_ns": median, "calls": phase.calls},
             threshold={"kernels_per_call": TINY_KERNELS_MIN, "median_ns": TINY_KERNEL_NS},
             next="fuse them (torch.compile, a Triton kernel) or replay the region from a CUDA graph",
@@ -218,7 +221,8 @@ def _capture(device: DeviceReport) -> Iterator[Finding]:
         ),
         evidence={"now_ns": estimate.now_ns, "low_ns": estimate.low_ns, "high_ns": estimate.high_ns},
         threshold={"share_saved": CAPTURE_WORTH},
-        next="remove what is in the way, then measure it: `kdaprof probe` captures, replays and compares outputs",
+        next=("remove what is in the way, then measure it: " if blockers else "measure it: ")
+        + "`kdaprof probe` captures, replays and compares outputs",
     )
 
 

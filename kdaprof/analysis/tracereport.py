@@ -10,7 +10,7 @@ import numpy as np
 from kdaprof.analysis.annotations import STEP_NAME
 from kdaprof.analysis.bound import Decision, decide
 from kdaprof.analysis.busy import BusySpan, busy_of, device_rows
-from kdaprof.analysis.context import NO_STEP, Context, DeviceView, device_view, make_context
+from kdaprof.analysis.context import NO_STEP, Context, DeviceView, Steps, device_view, make_context, steps_of
 from kdaprof.analysis.counterfactual import Counterfactual, counterfactual
 from kdaprof.analysis.idle import NO_EVENT, Cause, Gaps, IdleSplit
 from kdaprof.analysis.launches import KernelRow, kernel_rows
@@ -30,7 +30,8 @@ from kdaprof.timeline.columns import Index, Source, Timeline
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """What part of a trace to look at: all of it, steps `first` … `last` − 1, or the annotations called `phase`.
+    """What part of a trace to look at: all of it, steps `first` … `last` − 1, the annotations called `phase`, or
+    those of them that begin in these steps.
 
     Steps are numbered as in their names (`ProfilerStep#7` is 7), else from 0.
     """
@@ -129,11 +130,25 @@ def _positions(context: Context, scope: Scope) -> range | None:
         known = sorted(name for name in names if not STEP_NAME.match(name))
         shown = ", ".join(known[:8]) + (", …" if len(known) > 8 else "") if known else "none"
         raise UsageError(f"no annotation is called {scope.phase!r}; the trace has: {shown}")
+    if scope.phase is None:
+        return _chosen_steps(context.steps, scope) if scope.by_steps else None
     if not scope.by_steps:
-        return range(len(context.steps)) if scope.phase is not None else None
-    if not len(context.steps):
+        return range(len(context.steps))
+    steps = steps_of(context.timeline)
+    chosen = _chosen_steps(steps, scope)
+    begin_ns, end_ns = steps.start_ns[chosen.start], steps.end_ns[chosen.stop - 1]
+    starts = context.steps.start_ns
+    inside = np.flatnonzero((starts >= begin_ns) & (starts < end_ns))
+    if not inside.size:
+        raise UsageError(f"--steps with --phase: no annotation {scope.phase!r} begins in these steps")
+    return range(int(inside[0]), int(inside[-1]) + 1)
+
+
+def _chosen_steps(steps: Steps, scope: Scope) -> range:
+    """Positions of the steps asked for by number."""
+    if not len(steps):
         raise UsageError("--steps: the trace has no steps (ProfilerStep#, or ranges called step or iteration)")
-    numbers = [number if number is not None else place for place, number in enumerate(context.steps.numbers)]
+    numbers = [number if number is not None else place for place, number in enumerate(steps.numbers)]
     low = min(numbers) if scope.first_step is None else scope.first_step
     high = max(numbers) + 1 if scope.last_step is None else scope.last_step
     chosen = [place for place, number in enumerate(numbers) if low <= number < high]

@@ -84,6 +84,8 @@ def next_step(reports: Sequence[TraceReport], decision: Decision) -> str:
     idle = sum((device.idle for report in reports for device in report.devices), IdleSplit())
     if decision.bound == "unknown":
         if not any(report.devices for report in reports):
+            if not all(report.source.complete for report in reports):
+                return "take a whole copy: the file is cut off or damaged, and no device event was read before that"
             return "record the device too: ProfilerActivity.CUDA, or `nsys profile -t cuda,nvtx`"
         return "record launches too (CUDA runtime and driver calls), from before the first kernel to after the last"
     if decision.bound == "gpu":

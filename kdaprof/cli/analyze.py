@@ -40,7 +40,11 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="a trace, or a folder of one trace a rank")
     parser.add_argument("--steps", metavar="A:B", help="only steps A to B-1; A or B may be left out")
-    parser.add_argument("--phase", metavar="NAME", help="only what was launched in annotations of this name")
+    parser.add_argument(
+        "--phase",
+        metavar="NAME",
+        help="only what was launched in annotations of this name (with --steps: in these steps)",
+    )
     parser.add_argument("--json", action="store_true", help="print the document, alone on stdout")
     parser.add_argument("--out", type=Path, metavar="DIR", help="write analysis.json and report.md here")
     parser.add_argument("--force", action="store_true", help="write into a directory that is not empty")
@@ -86,15 +90,13 @@ def _scope(args: argparse.Namespace) -> Scope:
 
     if args.steps is None:
         return Scope(phase=args.phase)
-    if args.phase is not None:
-        raise UsageError("--steps and --phase exclude each other: both choose windows")
     match = _STEPS.match(args.steps)
     if match is None or args.steps == ":":
         raise UsageError(f"--steps {args.steps!r}: write A:B, A: or :B, for example 5:8")
     first, last = (int(text) if text else None for text in match.groups())
     if first is not None and last is not None and first >= last:
         raise UsageError(f"--steps {args.steps}: empty, as B is left out like in a slice")
-    return Scope(first_step=first, last_step=last)
+    return Scope(first_step=first, last_step=last, phase=args.phase)
 
 
 def _check_targets(args: argparse.Namespace) -> None:

@@ -29,6 +29,8 @@ def load(path: Path) -> Timeline:
     try:
         if path.is_dir():
             raise BadFileError(f"{path}: a folder; name a trace in it")
+        if path.is_fifo():  # it can be read once only, and would wait for a writer
+            raise BadFileError(f"{path}: a pipe; write it to a file first")
         with path.open("rb") as file:
             magic = file.read(len(_SQLITE))
     except OSError as error:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import jsonschema
@@ -27,6 +31,17 @@ VERDICTS = {
     "h100-2gpu-nsys.sqlite": {"unknown", "gpu"},
     "triton-culaunch.json.gz": {"gpu", "unknown"},
 }
+
+TAKE_INTERRUPTS = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts background jobs deaf to Ctrl-C
+try:
+    from kdaprof.cli.main import main
+except KeyboardInterrupt:
+    sys.exit(0)
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
+"""
 
 
 @pytest.fixture
@@ -83,6 +98,15 @@ def test_a_phase(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert found["devices"][0]["idle_ns"] == 3 * 9 * 48_000
 
 
+def test_a_phase_in_some_steps(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = document(capsys, str(trace), "--phase", "fwd", "--steps", "6:8")
+    assert len(found["steps"]) == 2
+    assert found["devices"][0]["events"] == 20
+    assert found["devices"][0]["idle_ns"] == 2 * 9 * 48_000
+    assert main(["analyze", str(trace), "--phase", "fwd", "--steps", "50:60"]) == Exit.USAGE
+    assert "the trace has steps 5 to 7" in capsys.readouterr().err
+
+
 def test_tables_hold_verdict_classes_steps_and_next_step(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["analyze", str(trace)]) == Exit.OK
     out, err = capsys.readouterr()
@@ -130,7 +154,7 @@ def test_perfetto_adds_the_gaps_to_the_original(trace: Path, tmp_path: Path) -> 
         (["--steps", "a:b"], "write A:B"),
         (["--steps", "5:5"], "empty"),
         (["--steps", "50:60"], "the trace has steps 5 to 7"),
-        (["--steps", "5:6", "--phase", "fwd"], "exclude each other"),
+        (["--steps", "5:6", "--phase", "nothing"], "the trace has: fwd"),
         (["--phase", "nothing"], "the trace has: fwd"),
         (["--jobs", "0"], "at least 1"),
         (["--top", "0"], "at least 1"),
@@ -154,6 +178,21 @@ def test_many_files_in_parallel_processes_are_as_alone(trace: Path, capsys: pyte
     alone = document(capsys, str(trace))
     assert [file["path"] for file in both["files"]] == [str(trace), str(other)]
     assert [{**row, "file": 0} for row in both["devices"]] == alone["devices"] * 2
+
+
+def test_an_interrupt_ends_all_processes_with_one_line(trace: Path) -> None:
+    files = [str(trace), str(trace)]
+    for wait_s in (0.2, 0.35, 0.5):  # also while the children are still importing
+        running = subprocess.Popen(
+            [sys.executable, "-c", TAKE_INTERRUPTS, "analyze", *files, "--jobs", "2"],
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True, text=True,
+        )  # fmt: skip
+        time.sleep(wait_s)
+        os.killpg(running.pid, signal.SIGINT)
+        _, err = running.communicate(timeout=30)
+        assert running.returncode in {Exit.OK, Exit.INTERRUPTED, -signal.SIGINT}
+        if running.returncode == Exit.INTERRUPTED:
+            assert err == "kdaprof: interrupted\n"
 
 
 def test_without_dask_the_scheduler_flag_says_what_to_install(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import re
 import sys
 from collections.abc import Callable
@@ -226,6 +227,25 @@ def test_missing_file_and_folder_without_traces(tmp_path: Path, capsys: pytest.C
     assert main(["analyze", str(tmp_path / "absent.json")]) == Exit.ERROR
     assert main(["analyze", str(tmp_path)]) == Exit.ERROR
     assert "No such file" in capsys.readouterr().err
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pipe = tmp_path / "trace.json"
+    os.mkfifo(pipe)
+    assert main(["analyze", str(pipe)]) == Exit.ERROR
+    assert "a pipe; write it to a file first" in capsys.readouterr().err
+
+
+def test_a_cut_off_trace_without_device_events_asks_for_a_whole_copy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = PaperTrace()
+    for index in range(50):
+        made.op("aten::mul", index * 1_000, index * 1_000 + 500)
+    whole = made.write(tmp_path / "whole.json").read_bytes()
+    (tmp_path / "cut.json").write_bytes(whole[: len(whole) // 2])
+    assert main(["analyze", str(tmp_path / "cut.json")]) == Exit.OK
+    assert "take a whole copy" in " ".join(capsys.readouterr().out.split())
 
 
 def test_deep_nesting_does_not_overflow(tmp_path: Path) -> None:

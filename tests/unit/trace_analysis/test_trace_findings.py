@@ -9,6 +9,7 @@ from paper_trace import PaperTrace
 
 from kdaprof.analysis.counterfactual import GRAPH_FIXED_HIGH_NS, GRAPH_GAP_HIGH_NS, GRAPH_GAP_LOW_NS
 from kdaprof.analysis.phases import TINY_KERNELS_MIN
+from kdaprof.analysis.tracefindings import MAX_REGIONS
 from kdaprof.analysis.tracereport import TraceReport, analyse
 from kdaprof.runs.results import Finding
 
@@ -114,6 +115,32 @@ def test_the_capture_estimate_is_busy_plus_a_gap_an_event(tmp_path: Path) -> Non
     assert estimate.blockers == ()
     (finding,) = found(made, tmp_path, "graph-capture-would-help")
     assert "derived" in finding.text
+
+
+def test_each_step_is_a_replay_with_its_own_fixed_cost(tmp_path: Path) -> None:
+    made = PaperTrace()
+    steps(made, 4)
+    for index in range(4):
+        made.launch(
+            (index * 100_000 + 92_000, index * 100_000 + 93_000), (index * 100_000 + 95_000, index * 100_000 + 96_000)
+        )
+    estimate = report(made, tmp_path).devices[0].counterfactual
+    assert estimate is not None
+    assert estimate.high_ns == min(estimate.now_ns, estimate.busy_ns + 8 * GRAPH_GAP_HIGH_NS + 4 * GRAPH_FIXED_HIGH_NS)
+
+
+def test_regions_of_tiny_kernels_beyond_the_listed_ones_are_counted(tmp_path: Path) -> None:
+    made = PaperTrace()
+    for region in range(MAX_REGIONS + 2):
+        begin = region * 10_000_000
+        made.annotation(f"region {region}", begin, begin + 9_000_000)
+        for index in range(TINY_KERNELS_MIN + region):
+            at = begin + index * 20_000
+            made.launch((at + 1_000, at + 4_000), (at + 5_000, at + 7_000))
+    texts = [finding.text for finding in found(made, tmp_path, "many-tiny-kernels")]
+    assert len(texts) == MAX_REGIONS
+    assert "2 more regions" in texts[-1]
+    assert not any("more regions" in text for text in texts[:-1])
 
 
 def test_the_capture_estimate_keeps_waits_and_long_host_work_and_names_what_is_in_the_way(tmp_path: Path) -> None:
