@@ -18,6 +18,7 @@ from kdaprof.instruments.clock import Clock
 from kdaprof.instruments.gpm import GpmActivity
 from kdaprof.instruments.reading import Reading, missing
 from kdaprof.instruments.sensor import GpuSensor
+from kdaprof.runs.util import UtilReading
 
 T = TypeVar("T")
 
@@ -26,18 +27,6 @@ MAX_HZ = 100.0
 UTILISATION_PERIOD_NS = 166_666_667
 # Two GPM samples closer than this may have no counts between them.
 GPM_PERIOD_NS = 100_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class UtilRow:
-    """One field at one moment: a row of `gpu_util.parquet`. Values in base units (fraction, Hz, W, B, J, °C)."""
-
-    t_ns: int
-    uuid: str | None
-    field: str
-    value: float | None
-    stale: bool
-    missing: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +54,7 @@ class UtilSeries:
     lateness_ns: tuple[int, ...]
     own_cpu_ns: int
     stopped: Stopped | None
-    rows: tuple[UtilRow, ...]
+    rows: tuple[UtilReading, ...]
 
     def values(self, field: str, *, fresh_only: bool = True) -> tuple[float, ...]:
         """The values of one field that are there; without stale repeats unless asked for."""
@@ -93,7 +82,7 @@ class SampleTaker:
         self._gpm_due_ns: int | None = None
         self._seen: dict[str, tuple[float, int]] = {}
 
-    def take(self, t_ns: int) -> tuple[list[UtilRow], str | None]:
+    def take(self, t_ns: int) -> tuple[list[UtilReading], str | None]:
         """The rows of one sample at `t_ns`, and why the series must end, if it must (the card is lost)."""
         utilisation = self._sensor.utilisation()
         memory = self._sensor.memory()
@@ -124,14 +113,21 @@ class SampleTaker:
             ("gpm_dram", _map(activity, lambda a: a.dram)),
         ]
 
-    def _row(self, t_ns: int, field: str, reading: Reading[float]) -> UtilRow:
+    def _row(self, t_ns: int, field: str, reading: Reading[float]) -> UtilReading:
         stale = False
         if field in ("util", "mem_util") and reading.value is not None:
             last = self._seen.get(field)
             stale = last is not None and last[0] == reading.value and t_ns - last[1] < UTILISATION_PERIOD_NS
             if not stale:
                 self._seen[field] = (reading.value, t_ns)
-        return UtilRow(t_ns, self._sensor.uuid, field, reading.value, stale, reading.reason)
+        return UtilReading(
+            t_ns=t_ns,
+            uuid=self._sensor.uuid,
+            field=field,
+            value=reading.value,
+            stale=stale,
+            missing=reading.reason,
+        )
 
 
 class Sampler:
@@ -147,7 +143,7 @@ class Sampler:
         self._hz = hz
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="kdaprof-gpu-util", daemon=True)
-        self._rows: list[UtilRow] = []
+        self._rows: list[UtilReading] = []
         self._lateness_ns: list[int] = []
         self._own_cpu_ns = 0
         self._stopped: Stopped | None = None

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from kdaprof.runs.record import Refusal
+
 Op = Literal["kda", "gdn2"]
 Phase = Literal["fwd", "bwd"]
 
@@ -12,14 +14,6 @@ PATHS: Final = ("fused", "tensor", "tensor-rows", "compiled", "reference")
 """Every path of ours, the preferred one first."""
 
 AUTO: Final = "auto"
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """One path that was not taken, and why, in words."""
-
-    path: str
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,8 @@ import math
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from kdaprof.runs.record import DeclaredCounts
+
 Band = tuple[int, int]
 """Lowest and highest count that agrees, both included."""
 
@@ -28,16 +30,6 @@ class Extents(Protocol):
     def T(self) -> int:
         """Tokens."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class DeclaredCounts:
-    """What one call of a path must show; a count outside contradicts the path's name."""
-
-    launches: Band
-    """Device operations launched: kernels, copies and fills."""
-    allocs: Band
-    """Requests to torch's caching allocator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +160,7 @@ def declared_counts(
                 total += _SINGLE_ROW * max(0, chunk - 2)
         else:
             return None
-    return DeclaredCounts(_around(total.launches, SLACK), _around(total.allocs, SLACK))
+    return DeclaredCounts(launches=_around(total.launches, SLACK), allocs=_around(total.allocs, SLACK))
 
 
 CONTEXTS: Final = ("plain", "no_grad", "inference", "autocast", "checkpoint", "checkpoint-reentrant")
@@ -205,7 +197,8 @@ def _compiled(phases: tuple[str, ...], chunks: int) -> DeclaredCounts:
     total = _NONE
     for part in phases:
         total += _Count(12, 14) + _Count(7, 2) * chunks if part == "fwd" else _Count(3, 9) + _Count(11.5, 6) * chunks
-    return DeclaredCounts(_around(total.launches, COMPILED_SLACK[0]), (1, _around(total.allocs, COMPILED_SLACK[1])[1]))
+    most = _around(total.allocs, COMPILED_SLACK[1])[1]
+    return DeclaredCounts(launches=_around(total.launches, COMPILED_SLACK[0]), allocs=(1, most))
 
 
 def _fused(phases: tuple[str, ...]) -> DeclaredCounts | None:
@@ -216,4 +209,4 @@ def _fused(phases: tuple[str, ...]) -> DeclaredCounts | None:
         return None
     launches = sum(fused.LAUNCHES[part] for part in phases)
     allocs = sum(fused.ALLOCS[part] for part in phases)
-    return DeclaredCounts((launches, launches), (allocs, allocs + len(phases)))
+    return DeclaredCounts(launches=(launches, launches), allocs=(allocs, allocs + len(phases)))

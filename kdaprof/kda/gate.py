@@ -16,9 +16,10 @@ import torch
 
 from kdaprof.errors import UnavailableError, UsageError
 from kdaprof.kda.compiled import compiled_refusal
-from kdaprof.kda.decision import AUTO, PATHS, Decision, Op, Refusal
+from kdaprof.kda.decision import AUTO, PATHS, Decision, Op
 from kdaprof.kda.ledger import note_backward
 from kdaprof.kda.shapes import dtype_name
+from kdaprof.runs.record import Refusal
 
 __all__ = ["GateQuery", "KdaFallbackWarning", "announce", "check_path", "decide", "note_backward"]
 
@@ -74,7 +75,9 @@ def decide(query: GateQuery) -> Decision:
         chosen, unasked = query.asked, {}
         if reason := cannot[chosen]:
             raise UnavailableError(f"path {chosen!r} cannot run: {reason}")
-    refused = tuple(Refusal(path, cannot[path] or unasked.get(path, NOT_ASKED)) for path in PATHS if path != chosen)
+    refused = tuple(
+        Refusal(path=path, reason=cannot[path] or unasked.get(path, NOT_ASKED)) for path in PATHS if path != chosen
+    )
     return Decision(
         op=query.op,
         asked=query.asked,

@@ -6,23 +6,14 @@ stores them. The counts that a path declares come from `declared`.
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
 from typing import Final
 
-
-@dataclass(frozen=True, slots=True)
-class PathSignature:
-    """How a path looks on the device."""
-
-    path: str
-    kernels: tuple[re.Pattern[str], ...]
-    """Matched from the begin of a kernel's name. Library kernels belong to several paths; what one of these paths
-    has and another has not is left out of the other's patterns."""
+from kdaprof.runs.record import PathSignature
 
 
-def _patterns(*texts: str) -> tuple[re.Pattern[str], ...]:
-    return tuple(re.compile(text) for text in texts)
+def _patterns(*texts: str) -> tuple[str, ...]:
+    """Anchored at a name's begin: they are searched for."""
+    return tuple(f"^(?:{text})" for text in texts)
 
 
 _SOLVE: Final = r"(trsm|trsv|triangular_solve)"
@@ -31,18 +22,18 @@ _PRODUCT: Final = r"(gemm|gemv|cublas|cutlass|splitKreduce|nvjet)"
 _LIBRARY: Final = (r".*\bat(_cuda)?(::|_)", rf".*{_PRODUCT}", r"\[?(CUDA )?(Memcpy|Memset|mem(cpy|set))")
 
 
-def _library(*without: str) -> tuple[re.Pattern[str], ...]:
+def _library(*without: str) -> tuple[str, ...]:
     """Torch's own kernels, without those that a path never runs."""
     never = "".join(f"(?!.*{text})" for text in without)
     return _patterns(*(never + text for text in _LIBRARY))
 
 
 SIGNATURES: Final = (
-    PathSignature("fused", _patterns(r"kdaprof_")),
-    PathSignature("flashkda", _patterns(r".*flash_?kda", r".*FlashKDA")),
+    PathSignature(path="fused", patterns=_patterns(r"kdaprof_")),
+    PathSignature(path="flashkda", patterns=_patterns(r".*flash_?kda", r".*FlashKDA")),
     PathSignature(
-        "fla",
-        _patterns(
+        path="fla",
+        patterns=_patterns(
             r"(chunk|fused_recurrent|fused)?_?kda_",
             r"chunk_(gated_delta|delta_rule|local_cumsum|kda|gla|fwd|bwd)",
             r"recompute_w_u",
@@ -50,9 +41,9 @@ SIGNATURES: Final = (
             r"(solve_tril|merge_\d+x\d+_to_\d+x\d+_inverse)",
         ),
     ),
-    PathSignature("compiled", _patterns(r"triton_(poi|red|per|tem|for|mm)_")),
-    PathSignature("tensor", (*_patterns(rf".*{_SOLVE}"), *_library())),
-    PathSignature("tensor-rows", _library(_SOLVE)),
-    PathSignature("reference", _library(_SOLVE, _TRIANGLE)),
+    PathSignature(path="compiled", patterns=_patterns(r"triton_(poi|red|per|tem|for|mm)_")),
+    PathSignature(path="tensor", patterns=(*_patterns(rf".*{_SOLVE}"), *_library())),
+    PathSignature(path="tensor-rows", patterns=_library(_SOLVE)),
+    PathSignature(path="reference", patterns=_library(_SOLVE, _TRIANGLE)),
 )
 """The most telling first: a name counts for the first path whose pattern it matches."""

@@ -10,7 +10,7 @@ from kdaprof.instruments.cuda_device import open_device
 from kdaprof.instruments.device import Device
 from kdaprof.instruments.gpm import GpmMeter
 from kdaprof.instruments.gpu_util import Sampler
-from kdaprof.instruments.nvml import NvmlDevice, open_nvml
+from kdaprof.instruments.nvml import NvmlDevice, open_gpu
 from kdaprof.instruments.nvtx import open_ranges
 from kdaprof.instruments.reading import Reading, missing
 from kdaprof.probe.bench import Bench
@@ -23,10 +23,7 @@ def sensor_of(device: Device) -> Reading[NvmlDevice]:
     """NVML's view of the CUDA device, found by UUID; the reason where there is none."""
     if device.kind != "cuda":
         return missing("not-found", "no CUDA device")
-    nvml = open_nvml()
-    if nvml.value is None:
-        return Reading(None, nvml.missing)
-    return nvml.value.device(device.traits.uuid, device.traits.pci_bus_id)
+    return open_gpu(device.traits)
 
 
 def make_bench(name: str, *, util: bool = True, hz: float = SAMPLING_HZ) -> Bench:
@@ -58,12 +55,8 @@ def _sampler(
         try:
             with Sampler(card, clock, hz, gpm=meter) as sampler:
                 loop()
-            rows = sampler.series.rows
+            return sampler.series.rows
         finally:
             meter.close()
-        return tuple(
-            UtilReading(t_ns=r.t_ns, uuid=r.uuid, field=r.field, value=r.value, stale=r.stale, missing=r.missing)
-            for r in rows
-        )
 
     return sample_while

@@ -16,8 +16,6 @@ _COPY_BYTES = 1 << 30
 _MATMUL = 8192
 _REPEATS = 10
 
-RATE_NAMES = {"float32": "matmul_float32", "bfloat16": "matmul_bfloat16", "float16": "matmul_float16"}
-
 
 def measure_ceilings(device: Device, clock: Clock) -> tuple[Ceiling, ...]:
     """Copy in bytes read + written per second, matmul in FLOP/s by precision; random data, median of 10.

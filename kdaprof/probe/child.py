@@ -36,7 +36,6 @@ class ChildSpec:
     cases: tuple[CaseSpec, ...]
     effort: Effort
     out: str
-    anonymous: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from kdaprof.kda.declared import declared_counts
 from kdaprof.kda.shapes import OpShape
 from kdaprof.kda.signatures import SIGNATURES
 from kdaprof.kda.traffic import work
-from kdaprof.runs.record import DeclaredCounts, Observed, PathSignature
+from kdaprof.runs.record import Observed
 from kdaprof.workloads.inputs import sets_to_exceed
 from kdaprof.workloads.op import CaseSpec, trains
 
@@ -17,7 +17,6 @@ def observed_before(spec: CaseSpec, device: Device, *, cache: str) -> Observed:
     """The cell's observation as it stands before the first call."""
     key = spec.key
     extents = OpShape(*(key.size(axis) for axis in ("B", "T", "H", "K", "V")))
-    counts = declared_counts(key.path, key.phase, extents, key.size("C"), key.dtype, context=key.context)
     return Observed(
         device="cuda" if device.kind == "cuda" else "cpu",
         trains=trains(key.phase),
@@ -25,16 +24,11 @@ def observed_before(spec: CaseSpec, device: Device, *, cache: str) -> Observed:
         input_sets=spec.input_sets,
         tokens=key.size("B") * key.size("T"),
         l2_bytes=device.traits.l2_bytes,
-        declared=DeclaredCounts(launches=counts.launches, allocs=counts.allocs) if counts else None,
-        signatures=path_signatures(),
+        declared=declared_counts(key.path, key.phase, extents, key.size("C"), key.dtype, context=key.context),
+        signatures=SIGNATURES,
         work=work(key.path, key.phase, OpSize.of(key.shape), key.dtype),
         missing={} if device.kind == "cuda" else _without_gpu(),
     )
-
-
-def path_signatures() -> tuple[PathSignature, ...]:
-    """Every path's kernel names as patterns to search for, anchored at a name's begin."""
-    return tuple(PathSignature(path=s.path, patterns=tuple(f"^(?:{p.pattern})" for p in s.kernels)) for s in SIGNATURES)
 
 
 def input_sets(key_bytes: int, device: Device, *, cache: str) -> int:

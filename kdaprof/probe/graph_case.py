@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from kdaprof.instruments.capturefault import CaptureFailure
+from kdaprof.instruments.device import Device
 from kdaprof.instruments.graphs import Captured, capture, capture_pair
 from kdaprof.probe.check import REPLAY_TOLERANCE, compare
 from kdaprof.runs.record import Capture
@@ -57,6 +58,11 @@ class GraphCase:
         self._captured.reset()
         if self._forward is not None:
             self._forward.reset()
+
+
+def flush_bytes(spec: CaseSpec, device: Device) -> int:
+    """What is overwritten between two replays so that they find L2 cold; nothing where the cache is kept warm."""
+    return 2 * (device.traits.l2_bytes or 0) if spec.input_sets > 1 else 0
 
 
 def capture_case(eager: OpCase, *, flush_bytes: int) -> tuple[GraphCase | None, Capture]:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import torch
 
+from kdaprof.errors import UnavailableError
+from kdaprof.instruments.timing import time_call
 from kdaprof.probe.bench import Bench
 from kdaprof.probe.check import TOLERANCE, compare, reference
 from kdaprof.probe.failures import describe, status_of
+from kdaprof.probe.graph_case import GraphCase, capture_case, flush_bytes
 from kdaprof.probe.plan import Effort
 from kdaprof.probe.rounds import (
     WARMUP_ROUND,
@@ -29,9 +31,6 @@ from kdaprof.runs.samples import Sample
 from kdaprof.runs.util import UtilReading
 from kdaprof.workloads.inputs import OpInputs, make_inputs
 from kdaprof.workloads.op import CaseSpec, OpCase, trains
-
-if TYPE_CHECKING:
-    from kdaprof.probe.graph_case import GraphCase
 
 RoundHook = Callable[[int, Sequence[Series]], None]
 
@@ -133,10 +132,7 @@ class GroupMeasurement:
         if eager is None:
             self._skip(spec.key, "the eager cell that would be captured did not run")
             return
-        from kdaprof.probe.graph_case import capture_case  # noqa: PLC0415 - needs CUDA
-
-        observed = self._records[spec.key.id].observed
-        flush = 2 * (observed.l2_bytes or 0) if observed and observed.cache == "rotate" else 0
+        flush = flush_bytes(spec, self._bench.device)
         made: list[tuple[GraphCase | None, Capture]] = []
         gate = observe_gate(lambda: made.append(capture_case(eager, flush_bytes=flush)), captured_only=True)
         case, capture = made[0]
@@ -178,8 +174,6 @@ class GroupMeasurement:
             self._note(key, missing=seen.missing | dict.fromkeys(figures, f"{told.type}: {told.text}"))
 
     def _skip(self, key: CellKey, text: str) -> None:
-        from kdaprof.errors import UnavailableError  # noqa: PLC0415
-
         error = UnavailableError(text)
         self._records[key.id] = replace(self._records[key.id], status="unavailable", error=describe(error))
 
@@ -195,9 +189,6 @@ class GroupMeasurement:
 
 def input_copies(series: Series, bench: Bench, effort: Effort) -> None:
     """What it costs to bring new inputs into a graph's static buffers: wall of the copies alone."""
-    from kdaprof.instruments.timing import time_call  # noqa: PLC0415
-    from kdaprof.probe.graph_case import GraphCase  # noqa: PLC0415
-
     case = series.case
     assert isinstance(case, GraphCase)
     for number in range(max(effort.allocator, 5)):

@@ -16,6 +16,7 @@ from kdaprof.probe.child import ChildCell, ChildSpec
 from kdaprof.probe.graph_case import capture_case
 from kdaprof.probe.series import Case, Series
 from kdaprof.runs.record import Profiled
+from kdaprof.runs.store import timeline_name
 from kdaprof.timeline import kineto as reader
 from kdaprof.timeline import parquet
 from kdaprof.workloads.op import CaseSpec, OpCase
@@ -72,7 +73,7 @@ def _record(
             stage=lambda _: series.case.prepare(series.next_input()),
         )
         timeline = reader.read(recording.path)
-    name = f"timeline-{series.key.slug}-{kind}.parquet"
+    name = timeline_name(series.key, kind)
     parquet.write(out / name, timeline)
     for repeat in recording.repeats:
         series.add(kind, repeat.index, repeat.t_ns, host_ns=repeat.host_ns, wall_ns=repeat.wall_ns)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from kdaprof.kda.ledger import record
-from kdaprof.runs.record import GateObservation, Refusal
+from kdaprof.runs.record import GateObservation
 
 
 def observe_gate(call: Callable[[], None], *, calls: int = 1, captured_only: bool = False) -> GateObservation:
@@ -27,6 +27,6 @@ def observe_gate(call: Callable[[], None], *, calls: int = 1, captured_only: boo
         chosen=next(iter(ways)) if len(ways) == 1 else None,
         forward=dict(forward),
         backward=dict(backward),
-        refused=tuple(Refusal(path=r.path, reason=r.reason) for r in decision.refused) if decision else (),
+        refused=decision.refused if decision else (),
         traced=any(r.traced for r in records),
     )

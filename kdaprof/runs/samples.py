@@ -7,10 +7,9 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from kdaprof.errors import BadFileError
-from kdaprof.runs.atomic import write_with
+from kdaprof.runs.tables import read_table, write_rows
 
 SCHEMA_NAME = "kdaprof.samples"
 SCHEMA_VERSION = 1
@@ -68,36 +67,14 @@ _SCHEMA = pa.schema(
 
 def write_samples(path: Path, samples: Sequence[Sample]) -> None:
     """Write one Parquet part atomically."""
-    columns = {name: [getattr(sample, name) for sample in samples] for name in _SCHEMA.names}
-    table = pa.table(columns, schema=_SCHEMA)
-    write_with(path, lambda temporary: pq.write_table(table, temporary, compression="zstd"))
+    write_rows(path, _SCHEMA, samples)
 
 
 def read_samples(path: Path) -> tuple[Sample, ...]:
     """Read one Parquet part; BadFileError with path, reason and way out."""
-    try:
-        table = pq.read_table(path)
-    except (OSError, pa.ArrowException) as error:
-        raise BadFileError(f"{path}: not a readable Parquet file ({_first_line(error)})") from error
-    check_version(path, table.schema.metadata, SCHEMA_NAME, SCHEMA_VERSION)
+    table = read_table(path, SCHEMA_NAME, SCHEMA_VERSION)
     absent = [name for name in _SCHEMA.names if name not in table.column_names]
     if absent:
         raise BadFileError(f"{path}: columns missing: {', '.join(absent)}")
     rows: Iterable[dict[str, object]] = table.select(_SCHEMA.names).to_pylist()
     return tuple(Sample(**row) for row in rows)  # type: ignore[arg-type]
-
-
-def check_version(path: Path, metadata: dict[bytes, bytes] | None, name: str, version: int) -> None:
-    """Refuse a Parquet file of another kind, or one written by a newer kdaprof."""
-    found = (metadata or {}).get(b"kdaprof.schema", b"").decode()
-    if found != name:
-        raise BadFileError(f"{path}: holds {found or 'no kdaprof schema'!r}, expected {name!r}")
-    written = int((metadata or {}).get(b"kdaprof.version", b"0"))
-    if written > version:
-        raise BadFileError(
-            f"{path}: schema {name}/{written} is newer than this kdaprof reads ({version}): upgrade kdaprof"
-        )
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__

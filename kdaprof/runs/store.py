@@ -68,9 +68,10 @@ class RunWriter:
         """Write report.md."""
         write_text(self.path / REPORT_FILE, text)
 
-    def timeline_name(self, key: CellKey, kind: str) -> str:
-        """File name of a cell's timeline of one recording kind, relative to the run."""
-        return f"timeline-{key.slug}-{kind}.parquet"
+
+def timeline_name(key: CellKey, kind: str) -> str:
+    """File name of a cell's timeline of one recording kind, relative to the run."""
+    return f"timeline-{key.slug}-{kind}.parquet"
 
 
 def open_target(path: Path, *, force: bool = False) -> RunWriter:

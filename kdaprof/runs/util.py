@@ -7,11 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from kdaprof.errors import BadFileError
-from kdaprof.runs.atomic import write_with
-from kdaprof.runs.samples import check_version
+from kdaprof.runs.tables import read_table, write_rows
 
 SCHEMA_NAME = "kdaprof.gpu_util"
 SCHEMA_VERSION = 1
@@ -46,18 +43,12 @@ class UtilReading:
 
 def write_util(path: Path, readings: Sequence[UtilReading]) -> None:
     """Write the file atomically."""
-    columns = {name: [getattr(reading, name) for reading in readings] for name in _SCHEMA.names}
-    table = pa.table(columns, schema=_SCHEMA)
-    write_with(path, lambda temporary: pq.write_table(table, temporary, compression="zstd"))
+    write_rows(path, _SCHEMA, readings)
 
 
 def read_util(path: Path) -> tuple[UtilReading, ...]:
     """Read the file; () when the run has none. BadFileError with path and reason."""
     if not path.exists():
         return ()
-    try:
-        table = pq.read_table(path)
-    except (OSError, pa.ArrowException) as error:
-        raise BadFileError(f"{path}: not a readable Parquet file ({str(error).splitlines()[0]})") from error
-    check_version(path, table.schema.metadata, SCHEMA_NAME, SCHEMA_VERSION)
+    table = read_table(path, SCHEMA_NAME, SCHEMA_VERSION)
     return tuple(UtilReading(**row) for row in table.to_pylist())

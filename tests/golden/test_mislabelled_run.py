@@ -12,7 +12,7 @@ from kdaprof.analysis.recompute import load_raw
 from kdaprof.analysis.view import RawRun
 from kdaprof.kda.declared import declared_counts
 from kdaprof.kda.shapes import OpShape
-from kdaprof.runs.record import CellRecord, DeclaredCounts
+from kdaprof.runs.record import CellRecord
 from kdaprof.runs.results import CellResult, Finding
 
 RUN = Path(__file__).parents[2] / "reports" / "h200-kda"
@@ -44,8 +44,7 @@ def relabelled(cell: CellRecord, label: str) -> CellRecord:
     counts = declared_counts(label, cell.key.phase, extents, size["C"], cell.key.dtype)
     assert counts is not None
     assert cell.observed is not None
-    declared = DeclaredCounts(launches=counts.launches, allocs=counts.allocs)
-    return replace(cell, key=replace(cell.key, path=label), observed=replace(cell.observed, declared=declared))
+    return replace(cell, key=replace(cell.key, path=label), observed=replace(cell.observed, declared=counts))
 
 
 @pytest.mark.parametrize("path", PATHS)

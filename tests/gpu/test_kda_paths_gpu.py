@@ -17,9 +17,9 @@ from kdaprof.analysis.view import KernelRow
 from kdaprof.kda import counters, kda, record, reset_counters
 from kdaprof.kda.declared import declared_counts
 from kdaprof.kda.shapes import OpShape
-from kdaprof.probe.declared import path_signatures
+from kdaprof.kda.signatures import SIGNATURES
 from kdaprof.runs.cells import CellKey, make_shape
-from kdaprof.runs.record import CellRecord, DeclaredCounts, Observed
+from kdaprof.runs.record import CellRecord, Observed
 from kdaprof.runs.results import Evidence
 
 pytestmark = pytest.mark.gpu
@@ -195,9 +195,8 @@ def judge(label: str, phase: str, names: list[str], allocs: int) -> Evidence:
     """What kernels and counts say of a call under a label; the gate is not asked."""
     counts = declared_counts(label, phase, PRODUCTION, 16, "float32")
     assert counts is not None
-    declared = DeclaredCounts(launches=counts.launches, allocs=counts.allocs)
     shape = make_shape("kda", (PRODUCTION.B, PRODUCTION.T, PRODUCTION.H, PRODUCTION.K, PRODUCTION.V, 16))
     key = CellKey("kda", label, "plain", "eager", phase, shape, "float32")
-    observed = Observed(device="cuda", signatures=path_signatures(), declared=declared)
+    observed = Observed(device="cuda", signatures=SIGNATURES, declared=counts)
     rows = [KernelRow(name=name, calls=names.count(name), busy_ns=names.count(name)) for name in sorted(set(names))]
     return judge_path(CellRecord(key=key, status="ok", observed=observed), rows, len(names), allocs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
@@ -15,10 +16,10 @@ TRSM = "void batch_trsm_left_kernel<float, 256, 4, false, false, false, false, t
 
 
 def test_a_library_kernel_that_only_one_path_runs_is_in_no_other_signature() -> None:
-    patterns = {s.path: s.kernels for s in SIGNATURES}
+    patterns = {s.path: s.patterns for s in SIGNATURES}
 
     def matches(path: str, name: str) -> bool:
-        return any(p.match(name) for p in patterns[path])
+        return any(re.search(p, name) for p in patterns[path])
 
     assert [p for p in ("tensor", "tensor-rows", "reference") if matches(p, TRSM)] == ["tensor"]
     assert [p for p in ("tensor", "tensor-rows", "reference") if matches(p, TRIL)] == ["tensor", "tensor-rows"]
@@ -33,7 +34,7 @@ def test_the_fused_prefix_is_the_one_the_kernels_declare() -> None:
     from kdaprof.kda import fused
 
     ours = next(s for s in SIGNATURES if s.path == "fused")
-    assert any(p.match(f"{fused.KERNEL_PREFIX}anything") for p in ours.kernels)
+    assert any(re.search(p, f"{fused.KERNEL_PREFIX}anything") for p in ours.patterns)
 
 
 @pytest.mark.parametrize("module", ["kdaprof.kda", "kdaprof.kda.signatures", "kdaprof.kda.declared"])

@@ -6,7 +6,7 @@ import pytest
 
 from kdaprof.analysis.evidence import judge_path
 from kdaprof.analysis.view import KernelRow
-from kdaprof.probe.declared import path_signatures
+from kdaprof.kda.signatures import SIGNATURES
 from kdaprof.runs.cells import CellKey, make_shape
 from kdaprof.runs.record import CellRecord, Observed
 from kdaprof.runs.results import Witness
@@ -38,7 +38,7 @@ LABELS = ("fused", "tensor", "compiled", "fla", "flashkda")
 def kernels_say(names: tuple[str, ...], label: str) -> Witness:
     shape = make_shape("kda", (10, 512, 12, 64, 64, 16))
     key = CellKey("kda", label, "plain", "eager", "fwd", shape, "float32")
-    cell = CellRecord(key=key, status="ok", observed=Observed(device="cuda", signatures=path_signatures()))
+    cell = CellRecord(key=key, status="ok", observed=Observed(device="cuda", signatures=SIGNATURES))
     rows = [KernelRow(name=name, calls=1, busy_ns=1000) for name in names]
     return next(w for w in judge_path(cell, rows, None, None).witnesses if w.name == "kernels")
 

@@ -89,7 +89,7 @@ def record_of(path: str, *, captured: bool, phase: Any = "fwd") -> GateRecord:
         op="kda",
         asked=path,
         chosen=path,
-        refused=(Refusal("fused", "not asked for"),),
+        refused=(Refusal(path="fused", reason="not asked for"),),
         device="cuda",
         dtype="float32",
         k_dim=16,

@@ -95,7 +95,7 @@ def environment(*, gpu: bool = True, anonymous: bool = False) -> Environment:
         torch=TorchSettings("highest", False, False, False, False, 16),
         torch_missing=None,
         argv=("kdaprof", "probe", "--paths", "fused,tensor"),
-        cwd=None if anonymous else "/work/kda",
+        cwd=None if anonymous else "/srv/kda",
         git_commit="0123456789abcdef",
         git_dirty=False,
         git_missing=None,

@@ -240,4 +240,4 @@ def test_conditions_of_the_machine() -> None:
 def test_no_name_of_a_machine_or_place_is_printed() -> None:
     text = render(*paper_runs.h200_run())
     assert "box" not in text
-    assert "/work/kda" not in text
+    assert "/srv/kda" not in text
