@@ -8,14 +8,15 @@ from kdaprof.kda.declared import declared_counts
 from kdaprof.kda.shapes import OpShape
 from kdaprof.kda.signatures import SIGNATURES
 from kdaprof.kda.traffic import work
+from kdaprof.probe.bench import Bench
 from kdaprof.runs.record import Observed
 from kdaprof.workloads.inputs import sets_to_exceed
 from kdaprof.workloads.op import CaseSpec, trains
 
 
-def observed_before(spec: CaseSpec, device: Device, *, cache: str) -> Observed:
+def observed_before(spec: CaseSpec, bench: Bench, *, cache: str) -> Observed:
     """The cell's observation as it stands before the first call."""
-    key = spec.key
+    key, device = spec.key, bench.device
     extents = OpShape(*(key.size(axis) for axis in ("B", "T", "H", "K", "V")))
     return Observed(
         device="cuda" if device.kind == "cuda" else "cpu",
@@ -23,6 +24,7 @@ def observed_before(spec: CaseSpec, device: Device, *, cache: str) -> Observed:
         cache=cache if spec.input_sets > 1 else "warm",
         input_sets=spec.input_sets,
         tokens=key.size("B") * key.size("T"),
+        clock_resolution_ns=bench.clock_resolution_ns,
         l2_bytes=device.traits.l2_bytes,
         declared=declared_counts(key.path, key.phase, extents, key.size("C"), key.dtype, context=key.context),
         signatures=SIGNATURES,

@@ -17,7 +17,7 @@ ENVIRONMENT = {"TRITON_INTERPRET": "1"}
 def interpret_cell(spec: CaseSpec, child: ChildSpec) -> ChildCell:
     """Measure one cell as any other, in this process, whose Triton interprets."""
     bench = make_bench(spec.device, util=False)
-    observed = replace(observed_before(spec, bench.device, cache="warm"), interpreted=True)
+    observed = replace(observed_before(spec, bench, cache="warm"), interpreted=True)
     group = GroupMeasurement([spec], {spec.key.id: observed}, bench, child.effort, lambda _number, _live: None)
     outcome = group.run()
     record = outcome.cells[0]

@@ -123,7 +123,7 @@ class _Session:
 
     def _group(self, group: Group) -> None:
         specs = tuple(self._spec(key) for key in group.keys)
-        observed = {s.key.id: observed_before(s, self.bench.device, cache=self.plan.cache) for s in specs}
+        observed = {s.key.id: observed_before(s, self.bench, cache=self.plan.cache) for s in specs}
         interpreted = [spec for spec in specs if self._needs_interpreter(spec)]
         here = [spec for spec in specs if spec not in interpreted]
         self.lab.progress.advance(f"{group.name}: timing {', '.join(self.plan.paths)}")

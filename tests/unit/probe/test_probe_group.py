@@ -26,7 +26,7 @@ def measured(
     *specs: CaseSpec, bench: Bench | None = None, effort: Effort = QUICK, hook: Any = lambda *_: None
 ) -> GroupOutcome:
     bench = bench or cpu_bench()
-    observed = {s.key.id: observed_before(s, bench.device, cache="rotate") for s in specs}
+    observed = {s.key.id: observed_before(s, bench, cache="rotate") for s in specs}
     return GroupMeasurement(specs, observed, bench, effort, hook).run()
 
 
@@ -58,7 +58,8 @@ def test_a_group_that_goes_well() -> None:
 
 
 def test_counts_are_declared_before_the_first_call() -> None:
-    seen = observed_before(spec("tensor"), cpu_bench().device, cache="rotate")
+    seen = observed_before(spec("tensor"), cpu_bench(), cache="rotate")
+    assert seen.clock_resolution_ns == cpu_bench().clock_resolution_ns  # what Q16 holds short spans against
     assert seen.declared is not None
     assert seen.declared.launches is not None
     assert seen.gate is None
