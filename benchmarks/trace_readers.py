@@ -26,7 +26,7 @@ READERS = {
     "kdaprof, read and analyse": """
 from pathlib import Path
 from kdaprof.timeline.load import load
-from kdaprof.analysis.tracereport import analyse
+from kdaprof.analysis.trace.report import analyse
 print(len(analyse(load(Path(FILE))).devices))
 """,
     "kdaprof, read": """

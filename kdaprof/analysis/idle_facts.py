@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from kdaprof.analysis.celldata import CellData
 from kdaprof.analysis.composed import ids
 from kdaprof.analysis.figure import without
-from kdaprof.analysis.idle import CLASSES
 from kdaprof.analysis.recordings import Recording
+from kdaprof.analysis.trace.idle import CLASSES
 from kdaprof.runs.facts import Fact, absent
 
 # head is classified like a gap, so that it stands in the classes as well; drain is a class of its own.

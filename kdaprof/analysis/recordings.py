@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kdaprof.analysis.launches import KernelRow as Row
-from kdaprof.analysis.launches import kernel_table
-from kdaprof.analysis.links import link
-from kdaprof.analysis.repeats import DeviceSplit, RepeatSplit, repeat_splits
 from kdaprof.analysis.stats import median
+from kdaprof.analysis.trace.launches import KernelRow as Row
+from kdaprof.analysis.trace.launches import kernel_table
+from kdaprof.analysis.trace.links import link
+from kdaprof.analysis.trace.repeats import DeviceSplit, RepeatSplit, repeat_splits
 from kdaprof.analysis.view import KernelRow
 from kdaprof.timeline.columns import Timeline
 

@@ -12,8 +12,8 @@ from kdaprof.cli.parser import VerbParser
 from kdaprof.errors import Exit, UsageError
 
 if TYPE_CHECKING:
-    from kdaprof.analysis.ranks import RankRow
-    from kdaprof.analysis.tracereport import Scope, TraceReport
+    from kdaprof.analysis.trace.ranks import RankRow
+    from kdaprof.analysis.trace.report import Scope, TraceReport
 
 EXAMPLES = """\
 examples:
@@ -61,7 +61,7 @@ def run(argv: Sequence[str]) -> int:
     scope = _scope(args)
     _check_targets(args)
 
-    from kdaprof.analysis.tracefiles import analyse_files, expand, ranks_of
+    from kdaprof.analysis.trace.files import analyse_files, expand, ranks_of
 
     files, folders = expand(args.files)
     if args.perfetto is not None and len(files) > 1:
@@ -86,7 +86,7 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _scope(args: argparse.Namespace) -> Scope:
-    from kdaprof.analysis.tracereport import Scope
+    from kdaprof.analysis.trace.report import Scope
 
     if args.steps is None:
         return Scope(phase=args.phase)
@@ -115,7 +115,7 @@ def _check_targets(args: argparse.Namespace) -> None:
 
 
 def _document(argv: Sequence[str], reports: Sequence[TraceReport], ranks: Sequence[RankRow]) -> dict[str, Any]:
-    from kdaprof.analysis.tracedocument import analysis_document
+    from kdaprof.analysis.trace.document import analysis_document
 
     return analysis_document(reports, command=["kdaprof", "analyze", *argv], ranks=ranks)
 
@@ -132,7 +132,7 @@ def _write(
 
 
 def _perfetto(file: Path, target: Path, *, quiet: bool) -> None:
-    from kdaprof.analysis.perfetto import write_perfetto
+    from kdaprof.analysis.trace.perfetto import write_perfetto
     from kdaprof.cli.console import err_console
     from kdaprof.timeline.load import load
 

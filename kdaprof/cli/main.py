@@ -37,6 +37,19 @@ VERBS: dict[str, Verb] = {
     "probe": Verb("kdaprof.cli.probe", "measure the op: host or GPU, which path ran, what a CUDA Graph buys"),
     "report": Verb("kdaprof.cli.report", "show a stored run, recomputed from its samples; never measures"),
     "analyze": Verb("kdaprof.cli.analyze", "say why a trace is slow (torch.profiler, Nsight Systems)"),
+    "gpu-util": Verb("kdaprof.cli.gpu_util", "sample the GPU beside a job, or around a command"),
+    "stacks": Verb("kdaprof.cli.stacks", "what the host does in the gaps: Python stacks by layer (py-spy)"),
+    "roofline": Verb("kdaprof.cli.roofline", "how far from the hardware: bytes, FLOPs, floors, ceilings"),
+    "dispatch": Verb("kdaprof.cli.dispatch", "in which contexts the gate falls back, and why"),
+    "sweep": Verb("kdaprof.cli.sweep", "measure a step over batch, sequence or iterations; fixed cost and slope"),
+    "compare": Verb("kdaprof.cli.compare", "is one stored run faster than another? with intervals"),
+    "ab": Verb("kdaprof.cli.ab", "is B faster than A? interleaved, under a contract"),
+    "history": Verb("kdaprof.cli.history", "the figures of all runs by commit and machine"),
+    "retract": Verb("kdaprof.cli.retract", "withdraw a run or a figure, and all that follows from it"),
+    "cite": Verb("kdaprof.cli.cite", "one sentence for a figure, or the rule that refuses it"),
+    "doctor": Verb("kdaprof.cli.doctor", "is this machine fit to measure on?"),
+    "nsys": Verb("kdaprof.cli.nsys", "run a command under Nsight Systems, and analyse its report"),
+    "ncu": Verb("kdaprof.cli.ncu", "run a command under Nsight Compute: bytes, occupancy and spills a kernel"),
 }
 
 _OVERVIEW = """\

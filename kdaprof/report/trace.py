@@ -12,10 +12,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from kdaprof.analysis.ranks import RankRow
-from kdaprof.analysis.strip import Strip
-from kdaprof.analysis.tracereport import DeviceReport, TraceReport
-from kdaprof.analysis.traceverdict import WORDS, next_step, overall, verdict_text
+from kdaprof.analysis.trace.ranks import RankRow
+from kdaprof.analysis.trace.report import DeviceReport, TraceReport
+from kdaprof.analysis.trace.strip import Strip
+from kdaprof.analysis.trace.verdict import WORDS, next_step, overall, verdict_text
 from kdaprof.report.labels import SEVERITY
 from kdaprof.report.trace_tables import (
     class_table,

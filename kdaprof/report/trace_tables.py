@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from rich.table import Table
 from rich.text import Text
 
-from kdaprof.analysis.ranks import RankRow
-from kdaprof.analysis.tracereport import DeviceReport
-from kdaprof.analysis.traceverdict import WORDS
+from kdaprof.analysis.trace.ranks import RankRow
+from kdaprof.analysis.trace.report import DeviceReport
+from kdaprof.analysis.trace.verdict import WORDS
 from kdaprof.runs.units import format_fraction, format_ns
 
 _ARGUMENTS = re.compile(r"(?<=>)\([^()]*(?:\([^()]*\)[^()]*)*\)$")

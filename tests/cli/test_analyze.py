@@ -16,7 +16,7 @@ import pytest
 sys.path.append(str(Path(__file__).parents[1] / "unit" / "trace_analysis"))
 from paper_trace import PaperTrace
 
-from kdaprof.analysis.tracedocument import analysis_schema
+from kdaprof.analysis.trace.document import analysis_schema
 from kdaprof.cli.main import main
 from kdaprof.errors import Exit
 

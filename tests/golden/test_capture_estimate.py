@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from kdaprof.analysis.counterfactual import GRAPH_FIXED_HIGH_NS
 from kdaprof.analysis.recompute import load_raw, recompute
-from kdaprof.analysis.tracereport import Scope, analyse
+from kdaprof.analysis.trace.counterfactual import GRAPH_FIXED_HIGH_NS
+from kdaprof.analysis.trace.report import Scope, analyse
 from kdaprof.analysis.view import RawRun
 
 RUN = Path(__file__).parents[2] / "reports" / "h200-kda"

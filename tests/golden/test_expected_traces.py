@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kdaprof.analysis.busy import device_busy, device_rows, device_work
-from kdaprof.analysis.host_state import HostState
-from kdaprof.analysis.idle import Cause, Gaps, IdleSplit, gaps_of
-from kdaprof.analysis.latency import launch_latency
-from kdaprof.analysis.launches import launch_count
-from kdaprof.analysis.links import Links, link
+from kdaprof.analysis.trace.busy import device_busy, device_rows, device_work
+from kdaprof.analysis.trace.host_state import HostState
+from kdaprof.analysis.trace.idle import Cause, Gaps, IdleSplit, gaps_of
+from kdaprof.analysis.trace.latency import launch_latency
+from kdaprof.analysis.trace.launches import launch_count
+from kdaprof.analysis.trace.links import Links, link
 from kdaprof.timeline import kineto
 from kdaprof.timeline.columns import Kind, Timeline
 

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from kdaprof.analysis.bound import (
+from kdaprof.analysis.findings.figures import quoted
+from kdaprof.analysis.trace.bound import (
     DEVICE_CLASSES,
     HOST_CLASSES,
     IDLE_SHARE_GPU,
     NO_RECORD_SHARE_UNKNOWN,
     SHARE_OF_IDLE,
 )
-from kdaprof.analysis.findings.figures import quoted
 from kdaprof.runs.facts import Fact
 
 Kind = Literal["gpu", "host", "sync", "device_wait", "mixed", "idle", "unknown"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from kdaprof.analysis.bound import IDLE_SHARE_GPU, SHARE_OF_IDLE
 from kdaprof.analysis.findings.bound import Bound, bound_of
 from kdaprof.analysis.findings.figures import name_of, quoted, times
+from kdaprof.analysis.trace.bound import IDLE_SHARE_GPU, SHARE_OF_IDLE
 from kdaprof.analysis.view import CellView
 from kdaprof.runs.facts import Fact
 from kdaprof.runs.results import Finding, Scalar

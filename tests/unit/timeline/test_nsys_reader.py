@@ -9,9 +9,9 @@ from random import Random
 
 import pytest
 
-from kdaprof.analysis.busy import device_busy
-from kdaprof.analysis.links import link
-from kdaprof.analysis.tracereport import analyse
+from kdaprof.analysis.trace.busy import device_busy
+from kdaprof.analysis.trace.links import link
+from kdaprof.analysis.trace.report import analyse
 from kdaprof.errors import BadFileError
 from kdaprof.timeline.columns import Kind, Timeline
 from kdaprof.timeline.load import load

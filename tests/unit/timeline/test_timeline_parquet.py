@@ -13,7 +13,7 @@ import pytest
 sys.path.append(str(Path(__file__).parents[1] / "trace_analysis"))
 from paper_trace import PaperTrace
 
-from kdaprof.analysis.context import attributed
+from kdaprof.analysis.trace.context import attributed
 from kdaprof.errors import BadFileError
 from kdaprof.timeline import parquet
 from kdaprof.timeline.columns import COLUMNS, Timeline

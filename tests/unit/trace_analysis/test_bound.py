@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kdaprof.analysis.bound import THRESHOLDS, decide
-from kdaprof.analysis.idle import IdleSplit
+from kdaprof.analysis.trace.bound import THRESHOLDS, decide
+from kdaprof.analysis.trace.idle import IdleSplit
 
 
 def bound(busy: int, idle: IdleSplit, *, drained: int = 0, fit: bool = True, events: int = 1) -> str:

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from paper_trace import PaperTrace
 
-from kdaprof.analysis.busy import device_work
-from kdaprof.analysis.host_state import HostState
-from kdaprof.analysis.idle import CLASSES, Cause, Gaps, gaps_of
-from kdaprof.analysis.latency import LATENCY_MIN_SAMPLES, launch_latency
-from kdaprof.analysis.links import link
+from kdaprof.analysis.trace.busy import device_work
+from kdaprof.analysis.trace.host_state import HostState
+from kdaprof.analysis.trace.idle import CLASSES, Cause, Gaps, gaps_of
+from kdaprof.analysis.trace.latency import LATENCY_MIN_SAMPLES, launch_latency
+from kdaprof.analysis.trace.links import link
 from kdaprof.timeline.columns import Timeline
 
 FIRST = ((1_000, 2_000), (3_000, 10_000))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kdaprof.analysis.ranks import Collective, RankInput, rank_of, rank_table
+from kdaprof.analysis.trace.ranks import Collective, RankInput, rank_of, rank_table
 
 
 def one(rank: int, *durations: int, name: str = "ncclDevKernel_AllReduce") -> RankInput:

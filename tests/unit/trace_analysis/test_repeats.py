@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from paper_trace import PaperTrace
 
-from kdaprof.analysis.repeats import RepeatSplit, repeat_splits, repeat_windows
+from kdaprof.analysis.trace.repeats import RepeatSplit, repeat_splits, repeat_windows
 from kdaprof.errors import UsageError
 
 

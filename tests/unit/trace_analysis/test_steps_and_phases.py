@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from paper_trace import PaperTrace
 
-from kdaprof.analysis.context import Context, DeviceView, device_view, make_context
-from kdaprof.analysis.phases import PhaseRow, phase_table
-from kdaprof.analysis.steps import step_table
-from kdaprof.analysis.tracereport import Scope, analyse
+from kdaprof.analysis.trace.context import Context, DeviceView, device_view, make_context
+from kdaprof.analysis.trace.phases import PhaseRow, phase_table
+from kdaprof.analysis.trace.report import Scope, analyse
+from kdaprof.analysis.trace.steps import step_table
 from kdaprof.errors import UsageError
 
 AUTOGRAD = 200

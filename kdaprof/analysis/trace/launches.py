@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kdaprof.analysis.apis import base_name
-from kdaprof.analysis.busy import Window, busy_of, device_rows, device_work
-from kdaprof.analysis.links import Links, link
+from kdaprof.analysis.trace.apis import base_name
+from kdaprof.analysis.trace.busy import Window, busy_of, device_rows, device_work
+from kdaprof.analysis.trace.links import Links, link
 from kdaprof.timeline.columns import Index, Kind, Timeline
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kdaprof.analysis.context import Context, DeviceView
+from kdaprof.analysis.trace.context import Context, DeviceView
 from kdaprof.timeline.columns import Bool, Index, Int32, Int64, Kind, Timeline
 
 NONE = -1

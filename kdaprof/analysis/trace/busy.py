@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kdaprof.analysis.intervals import Coverage, cover, union_ns
-from kdaprof.analysis.links import Links, link
+from kdaprof.analysis.trace.links import Links, link
 from kdaprof.errors import UsageError
 from kdaprof.timeline.columns import COPY_KINDS, Bool, Index, Int64, Kind, Timeline
 

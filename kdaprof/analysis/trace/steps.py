@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kdaprof.analysis.apis import Api
-from kdaprof.analysis.context import NO_STEP, Context, DeviceView
-from kdaprof.analysis.idle import NO_EVENT, Cause, IdleSplit
 from kdaprof.analysis.intervals import union_ns
+from kdaprof.analysis.trace.apis import Api
+from kdaprof.analysis.trace.context import NO_STEP, Context, DeviceView
+from kdaprof.analysis.trace.idle import NO_EVENT, Cause, IdleSplit
 from kdaprof.timeline.columns import COPY_KINDS, Bool, Index, Int32, Kind
 
 

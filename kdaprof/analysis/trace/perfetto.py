@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from kdaprof.analysis.context import device_view, make_context
-from kdaprof.analysis.idle import CLASSES, Cause
+from kdaprof.analysis.trace.context import device_view, make_context
+from kdaprof.analysis.trace.idle import CLASSES, Cause
 from kdaprof.runs.atomic import write_with
 from kdaprof.timeline.chunks import Chunks
 from kdaprof.timeline.columns import Timeline

@@ -12,9 +12,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from kdaprof.analysis.context import Context, DeviceView
-from kdaprof.analysis.launches import kernel_rows
-from kdaprof.analysis.phases import PhaseRow
+from kdaprof.analysis.trace.context import Context, DeviceView
+from kdaprof.analysis.trace.launches import kernel_rows
+from kdaprof.analysis.trace.phases import PhaseRow
 from kdaprof.timeline.columns import DEVICE_KINDS, Index, Kind
 
 TENSOR_SHAPE_SHARE = 0.8

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kdaprof.analysis.apis import Api
-from kdaprof.analysis.busy import DeviceWork
-from kdaprof.analysis.links import Links
+from kdaprof.analysis.trace.apis import Api
+from kdaprof.analysis.trace.busy import DeviceWork
+from kdaprof.analysis.trace.links import Links
 from kdaprof.timeline.columns import Timeline
 
 LATENCY_MIN_SAMPLES = 5

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kdaprof.analysis.apis import Api, is_jit_operator
 from kdaprof.analysis.intervals import Covered
-from kdaprof.analysis.links import Links
+from kdaprof.analysis.trace.apis import Api, is_jit_operator
+from kdaprof.analysis.trace.links import Links
 from kdaprof.timeline.columns import CALL_KINDS, Bool, Int64, Kind, Timeline
 
 JIT_ANNOTATION = "kdaprof.jit"

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kdaprof.analysis.apis import base_name
-from kdaprof.analysis.context import Context
-from kdaprof.analysis.operators import operator_at
+from kdaprof.analysis.trace.apis import base_name
+from kdaprof.analysis.trace.context import Context
+from kdaprof.analysis.trace.operators import operator_at
 from kdaprof.timeline.columns import MISSING, Index, Kind
 
 SITE_SAMPLES = 200

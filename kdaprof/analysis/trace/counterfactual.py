@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kdaprof.analysis.apis import Api
-from kdaprof.analysis.context import Context, DeviceView
-from kdaprof.analysis.idle import CLASSES, Gaps
+from kdaprof.analysis.trace.apis import Api
+from kdaprof.analysis.trace.context import Context, DeviceView
+from kdaprof.analysis.trace.idle import CLASSES, Gaps
 from kdaprof.timeline.columns import COPY_KINDS, Index
 
 GRAPH_GAP_LOW_NS = 250

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kdaprof.analysis.apis import base_name
-from kdaprof.analysis.context import Context, DeviceView
+from kdaprof.analysis.trace.apis import base_name
+from kdaprof.analysis.trace.context import Context, DeviceView
 from kdaprof.timeline.columns import Index, Int64
 
 DEPTH_POINTS = 60

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kdaprof.analysis.apis import Api
-from kdaprof.analysis.busy import DeviceWork
-from kdaprof.analysis.host_state import HostState
-from kdaprof.analysis.latency import LaunchLatency
-from kdaprof.analysis.links import Links
+from kdaprof.analysis.trace.apis import Api
+from kdaprof.analysis.trace.busy import DeviceWork
+from kdaprof.analysis.trace.host_state import HostState
+from kdaprof.analysis.trace.latency import LaunchLatency
+from kdaprof.analysis.trace.links import Links
 from kdaprof.timeline.columns import Bool, Index, Int64, Timeline
 
 if TYPE_CHECKING:

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kdaprof.analysis.annotations import NO_RANGE, Finder, Ranges, ranges, step_rows
-from kdaprof.analysis.busy import DeviceWork, Window, device_rows, device_work, launch_time_ns
-from kdaprof.analysis.host_state import HostState
-from kdaprof.analysis.idle import Gaps, gaps_of
-from kdaprof.analysis.latency import LaunchLatency, launch_latency
-from kdaprof.analysis.links import Links, link
+from kdaprof.analysis.trace.annotations import NO_RANGE, Finder, Ranges, ranges, step_rows
+from kdaprof.analysis.trace.busy import DeviceWork, Window, device_rows, device_work, launch_time_ns
+from kdaprof.analysis.trace.host_state import HostState
+from kdaprof.analysis.trace.idle import Gaps, gaps_of
+from kdaprof.analysis.trace.latency import LaunchLatency, launch_latency
+from kdaprof.analysis.trace.links import Links, link
 from kdaprof.timeline.columns import CALL_KINDS, MISSING, Index, Int32, Int64, Timeline
 
 NO_STEP = -1

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from kdaprof.analysis.context import Context
-from kdaprof.analysis.paths import family
+from kdaprof.analysis.trace.context import Context
+from kdaprof.analysis.trace.paths import family
 from kdaprof.errors import BadFileError
 from kdaprof.timeline.columns import Kind
 

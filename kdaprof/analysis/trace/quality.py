@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from kdaprof.analysis.context import Context, DeviceView
+from kdaprof.analysis.trace.context import Context, DeviceView
 from kdaprof.timeline.columns import Kind
 
 ORPHAN_SHARE_PARTIAL = 0.01

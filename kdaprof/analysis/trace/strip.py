@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kdaprof.analysis.context import DeviceView
-from kdaprof.analysis.idle import CLASSES
 from kdaprof.analysis.intervals import Covered
+from kdaprof.analysis.trace.context import DeviceView
+from kdaprof.analysis.trace.idle import CLASSES
 
 BINS = 64
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kdaprof.analysis.annotations import NO_RANGE, Ranges, common
-from kdaprof.analysis.context import Context, DeviceView
-from kdaprof.analysis.idle import NO_EVENT
+from kdaprof.analysis.trace.annotations import NO_RANGE, Ranges, common
+from kdaprof.analysis.trace.context import Context, DeviceView
+from kdaprof.analysis.trace.idle import NO_EVENT
 from kdaprof.timeline.columns import Index, Int64, Kind
 
 TINY_KERNELS_MIN = 100

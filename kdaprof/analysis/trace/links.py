@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kdaprof.analysis.apis import Api, properties
+from kdaprof.analysis.trace.apis import Api, properties
 from kdaprof.timeline.columns import CALL_KINDS, Bool, Index, Kind, Timeline, UInt8
 
 NO_CALL = -1

@@ -7,22 +7,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kdaprof.analysis.annotations import STEP_NAME
-from kdaprof.analysis.bound import Decision, decide
-from kdaprof.analysis.busy import BusySpan, busy_of, device_rows
-from kdaprof.analysis.context import NO_STEP, Context, DeviceView, Steps, device_view, make_context, steps_of
-from kdaprof.analysis.counterfactual import Counterfactual, counterfactual
-from kdaprof.analysis.idle import NO_EVENT, Cause, Gaps, IdleSplit
-from kdaprof.analysis.launches import KernelRow, kernel_rows
-from kdaprof.analysis.operators import OperatorRow, module_table, operator_table
-from kdaprof.analysis.paths import PathRow, TensorShape, path_table, tensor_shapes
-from kdaprof.analysis.phases import Outside, PhaseRow, phase_table
-from kdaprof.analysis.quality import Quality, judge_quality
-from kdaprof.analysis.queue import ApiRow, Queue, api_table, queue_of
-from kdaprof.analysis.ranks import Collective, collectives_of
-from kdaprof.analysis.steps import StepRow, step_table
-from kdaprof.analysis.strip import Strip, strip_of
-from kdaprof.analysis.tracefindings import trace_findings
+from kdaprof.analysis.trace.annotations import STEP_NAME
+from kdaprof.analysis.trace.bound import Decision, decide
+from kdaprof.analysis.trace.busy import BusySpan, busy_of, device_rows
+from kdaprof.analysis.trace.context import NO_STEP, Context, DeviceView, Steps, device_view, make_context, steps_of
+from kdaprof.analysis.trace.counterfactual import Counterfactual, counterfactual
+from kdaprof.analysis.trace.findings import trace_findings
+from kdaprof.analysis.trace.idle import NO_EVENT, Cause, Gaps, IdleSplit
+from kdaprof.analysis.trace.launches import KernelRow, kernel_rows
+from kdaprof.analysis.trace.operators import OperatorRow, module_table, operator_table
+from kdaprof.analysis.trace.paths import PathRow, TensorShape, path_table, tensor_shapes
+from kdaprof.analysis.trace.phases import Outside, PhaseRow, phase_table
+from kdaprof.analysis.trace.quality import Quality, judge_quality
+from kdaprof.analysis.trace.queue import ApiRow, Queue, api_table, queue_of
+from kdaprof.analysis.trace.ranks import Collective, collectives_of
+from kdaprof.analysis.trace.steps import StepRow, step_table
+from kdaprof.analysis.trace.strip import Strip, strip_of
 from kdaprof.errors import UsageError
 from kdaprof.runs.results import Finding
 from kdaprof.timeline.columns import Index, Source, Timeline

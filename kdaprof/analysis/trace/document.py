@@ -10,12 +10,12 @@ from typing import Any
 import msgspec
 
 from kdaprof import __version__
-from kdaprof.analysis.bound import THRESHOLDS
-from kdaprof.analysis.idle import IdleSplit
-from kdaprof.analysis.operators import OperatorRow
-from kdaprof.analysis.ranks import RankRow, rank_of
-from kdaprof.analysis.tracereport import DeviceReport, TraceReport
-from kdaprof.analysis.traceverdict import next_step, overall, verdict_text
+from kdaprof.analysis.trace.bound import THRESHOLDS
+from kdaprof.analysis.trace.idle import IdleSplit
+from kdaprof.analysis.trace.operators import OperatorRow
+from kdaprof.analysis.trace.ranks import RankRow, rank_of
+from kdaprof.analysis.trace.report import DeviceReport, TraceReport
+from kdaprof.analysis.trace.verdict import next_step, overall, verdict_text
 from kdaprof.runs.codec import to_json
 
 SCHEMA = "kdaprof.analysis/1"

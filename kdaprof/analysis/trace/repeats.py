@@ -13,14 +13,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kdaprof.analysis.apis import Api, base_name
-from kdaprof.analysis.busy import BusySpan, DeviceWork, Window, busy_of, device_rows
-from kdaprof.analysis.host_state import HostState
-from kdaprof.analysis.idle import NO_EVENT, Cause, Gaps, IdleSplit, classify, gaps_of
 from kdaprof.analysis.intervals import cover
-from kdaprof.analysis.latency import LaunchLatency, launch_latency
-from kdaprof.analysis.launches import launch_count
-from kdaprof.analysis.links import Links, link
+from kdaprof.analysis.trace.apis import Api, base_name
+from kdaprof.analysis.trace.busy import BusySpan, DeviceWork, Window, busy_of, device_rows
+from kdaprof.analysis.trace.host_state import HostState
+from kdaprof.analysis.trace.idle import NO_EVENT, Cause, Gaps, IdleSplit, classify, gaps_of
+from kdaprof.analysis.trace.latency import LaunchLatency, launch_latency
+from kdaprof.analysis.trace.launches import launch_count
+from kdaprof.analysis.trace.links import Links, link
 from kdaprof.errors import UsageError
 from kdaprof.timeline.columns import Index, Kind, Timeline
 

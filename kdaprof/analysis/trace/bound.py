@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from kdaprof.analysis.idle import IdleSplit
+from kdaprof.analysis.trace.idle import IdleSplit
 from kdaprof.runs.units import format_fraction
 
 IDLE_SHARE_GPU = 0.15
