@@ -6,6 +6,7 @@ import argparse
 import sys
 import textwrap
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -14,10 +15,9 @@ from kdaprof.cli.parser import VerbParser
 from kdaprof.errors import BadFileError, Exit
 
 if TYPE_CHECKING:
+    from kdaprof.analysis.view import RawRun
     from kdaprof.runs.record import RunRecord
     from kdaprof.runs.results import RunResults
-
-    Shown = tuple[Path, RunRecord, RunResults]
 
 EXAMPLES = """\
 examples:
@@ -36,6 +36,20 @@ exit codes: 0 ok · 1 a run cannot be read · 2 usage · 3 --check found a diffe
 
 _FIGURES_NAMED = 20
 _WIDEST = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A stored run with what follows from it."""
+
+    path: Path
+    raw: RawRun
+    results: RunResults
+
+    @property
+    def record(self) -> RunRecord:
+        """run.json."""
+        return self.raw.record
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -67,7 +81,7 @@ def run(argv: Sequence[str]) -> int:
     """Show or check the runs; returns the exit code."""
     args = build_parser().parse_args(argv)
     folders = [folder for run_path in args.runs for folder in run_folders(run_path)]
-    shown = [(folder, *_recomputed(folder)) for folder in folders]
+    shown = [_recomputed(folder) for folder in folders]
     code = _check(shown, sys.stderr if args.json or args.md else sys.stdout) if args.check else Exit.OK
     if args.write:
         _write(shown)
@@ -93,12 +107,12 @@ def run_folders(path: Path) -> list[Path]:
     return [path]
 
 
-def _recomputed(path: Path) -> tuple[RunRecord, RunResults]:
+def _recomputed(path: Path) -> Shown:
     from kdaprof.analysis.derive import derive
     from kdaprof.analysis.recompute import load_raw
 
     raw = load_raw(path)
-    return raw.record, derive(raw)
+    return Shown(path, raw, derive(raw))
 
 
 def _print_tables(shown: Sequence[Shown]) -> None:
@@ -106,17 +120,17 @@ def _print_tables(shown: Sequence[Shown]) -> None:
     from kdaprof.report.terminal import show_run
 
     console = out_console()
-    for i, (path, record, results) in enumerate(shown):
+    for i, one in enumerate(shown):
         if i:
             console.print()
-        show_run(console, record, results, path=path)
+        show_run(console, one.record, one.results, path=one.path)
 
 
 def _print_markdown(shown: Sequence[Shown]) -> None:
     from kdaprof.cli.console import print_file
     from kdaprof.report.markdown import render
 
-    print_file("\n".join(render(record, results) for _, record, results in shown).encode())
+    print_file("\n".join(render(one.record, one.results) for one in shown).encode())
 
 
 def _print_json(shown: Sequence[Shown]) -> None:
@@ -125,8 +139,7 @@ def _print_json(shown: Sequence[Shown]) -> None:
 
     # A run that was made anonymous stays so: where it lies on this machine is not printed either.
     documents = [
-        run_document(record, results, None if record.environment.cwd is None else path)
-        for path, record, results in shown
+        run_document(one.record, one.results, None if one.record.environment.cwd is None else one.path) for one in shown
     ]
     print_json(documents[0] if len(documents) == 1 else runs_document(documents))
 
@@ -135,16 +148,17 @@ def _write(shown: Sequence[Shown]) -> None:
     from kdaprof.report.markdown import render
     from kdaprof.runs.store import RunWriter
 
-    for path, record, results in shown:
-        writer = RunWriter(path)
-        writer.put_results(results)
-        writer.put_report(render(record, results))
+    for one in shown:
+        writer = RunWriter(one.path)
+        writer.put_results(one.results)
+        writer.put_report(render(one.record, one.results))
 
 
 def _check(shown: Sequence[Shown], stream: TextIO) -> Exit:
     worst = Exit.OK
-    for path, record, results in shown:
-        found = _differences(path, record, results)
+    for one in shown:
+        path, results = one.path, one.results
+        found = _differences(one)
         if not found:
             facts = sum(len(cell.facts) for cell in results.cells)
             print(f"{path}: {facts} figures and {len(results.findings)} findings follow from the samples", file=stream)
@@ -157,16 +171,16 @@ def _check(shown: Sequence[Shown], stream: TextIO) -> Exit:
     return worst
 
 
-def _differences(path: Path, record: RunRecord, results: RunResults) -> list[str]:
+def _differences(one: Shown) -> list[str]:
     """What is stored and does not follow from the samples: figures, findings, and the page made of them."""
     from kdaprof.analysis.recompute import differences
     from kdaprof.report.markdown import render
     from kdaprof.runs.store import REPORT_FILE, read_results
 
-    found = list(differences(read_results(path), results))
-    page = path / REPORT_FILE
+    found = list(differences(read_results(one.path), one.results))
+    page = one.path / REPORT_FILE
     if page.is_file() and not found:
-        stored, again = page.read_text(encoding="utf-8").splitlines(), render(record, results).splitlines()
+        stored, again = page.read_text(encoding="utf-8").splitlines(), render(one.record, one.results).splitlines()
         found += [
             f"{REPORT_FILE} line {number}: {old!r} stored, {new!r} recomputed"
             for number, (old, new) in enumerate(zip_longest(stored, again), 1)
