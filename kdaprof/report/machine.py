@@ -20,15 +20,10 @@ Say = Callable[[Sequence[ConditionsSnapshot]], str]
 
 def conditions(scene: Scene) -> list[str]:
     """Card and host before, during and after, and whether a rule took offence."""
-    taken = scene.record.conditions
-    groups = [
-        (name, [snap for snap in snaps if snap])
-        for name, snaps in (("before", [taken.before]), ("during", list(taken.during)), ("after", [taken.after]))
-    ]
-    groups = [(name, snaps) for name, snaps in groups if snaps]
-    if not groups:
+    headers, rows = conditions_table(scene.record)
+    if not rows:
         return ["Not recorded."]
-    return [*text_table(*_conditions_table(groups)), "", _judged(scene), *_without_card(scene.record)]
+    return [*text_table(headers, rows), "", judged(scene), *_without_card(scene.record)]
 
 
 def ceilings(scene: Scene) -> list[str]:
@@ -51,6 +46,12 @@ def overhead(scene: Scene) -> list[str]:
 
 def environment(scene: Scene) -> list[str]:
     """Versions, card, host, settings and the command."""
+    rows = environment_rows(scene)
+    return [f"- **{name}:** {code(text) if name == 'command' else plain(text)}" for name, text in rows]
+
+
+def environment_rows(scene: Scene) -> list[tuple[str, str]]:
+    """What the run was made with: (name, text)."""
     env = scene.record.environment
     rows = [("command", " ".join(scene.record.command))]
     if env.gpu:
@@ -73,7 +74,7 @@ def environment(scene: Scene) -> list[str]:
     rows += [("variables", " ".join(f"{v.name}={v.value}" for v in env.variables))] if env.variables else []
     dirty = " with uncommitted changes" if env.git_dirty else ""
     rows.append(("commit", f"{env.git_commit}{dirty}" if env.git_commit else env.git_missing or "unknown"))
-    return [f"- **{name}:** {code(text) if name == 'command' else plain(text)}" for name, text in rows]
+    return rows
 
 
 def _settings(torch: TorchSettings) -> str:
@@ -86,7 +87,11 @@ def _settings(torch: TorchSettings) -> str:
     return ", ".join(parts)
 
 
-def _conditions_table(groups: Sequence[tuple[str, list[ConditionsSnapshot]]]) -> tuple[list[str], list[list[str]]]:
+def conditions_table(record: RunRecord) -> tuple[list[str], list[list[str]]]:
+    """Headers and rows of what was read of card and host; no rows when nothing was."""
+    taken = record.conditions
+    every = (("before", [taken.before]), ("during", list(taken.during)), ("after", [taken.after]))
+    groups = [(name, found) for name, snaps in every if (found := [snap for snap in snaps if snap])]
     columns: dict[str, Say] = {
         "card busy before": _span(lambda s: s.gpu.util_before if s.gpu else None, format_fraction),
         "SM clock": _span(lambda s: s.gpu.sm_clock_hz if s.gpu else None, lambda v: format_rate(v, "Hz")),
@@ -134,7 +139,8 @@ def _foreign(snap: ConditionsSnapshot) -> str | None:
     return ", ".join(held) or "none"
 
 
-def _judged(scene: Scene) -> str:
+def judged(scene: Scene) -> str:
+    """Whether a rule about the machine took offence."""
     tripped = {r.rule for cell in scene.cells for f in cell.result.facts.values() for r in f.reasons}
     told = [f"{rule} {rule_title(rule)}" for rule in _MACHINE_RULES if rule in tripped]
     if told:

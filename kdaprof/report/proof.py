@@ -10,6 +10,12 @@ from kdaprof.report.rules import Refused, refused_figures, rule_explanation, rul
 from kdaprof.report.scene import Scene
 from kdaprof.runs.results import Finding, Witness
 
+VERDICTS = (
+    "confirmed: all three name the path asked for; partial: some cannot speak; gate-only: no device to look at; "
+    "contradicted: one names another path, and the figures of that cell mean nothing."
+)
+"""What the verdict on a cell's path means."""
+
 
 def findings(scene: Scene) -> list[str]:
     """Each finding with its numbers, its threshold and the next step."""
@@ -32,14 +38,10 @@ def evidence(scene: Scene) -> list[str]:
     rows = []
     for cell in cells:
         said = {witness.name: witness for witness in cell.result.evidence.witnesses}
-        told = [_witness(said.get(name), cell.key.path) for name in ("gate", "kernels", "counts")]
+        told = [witness_text(said.get(name), cell.key.path) for name in ("gate", "kernels", "counts")]
         lead = [get(cell.key) for _, get in scene.naming.columns]
         rows.append([*lead, cell.key.mode, cell.result.evidence.verdict, *told])
-    legend = (
-        "confirmed: all three name the path asked for; partial: some cannot speak; gate-only: no device to look at; "
-        "contradicted: one names another path, and the figures of that cell mean nothing."
-    )
-    return [*text_table(headers, rows), "", legend]
+    return [*text_table(headers, rows), "", VERDICTS]
 
 
 def refusals(scene: Scene) -> list[str]:
@@ -51,7 +53,7 @@ def refusals(scene: Scene) -> list[str]:
             title = f"**{refused.rule} {rule_title(refused.rule)}.**"
             lines += ["", f"{title} {plain(rule_explanation(refused.rule))}", ""]
             last = refused.rule
-        lines.append(f"- {plain(refused.text)}: {plain(_who(refused))}")
+        lines.append(f"- {plain(refused.text)}: {plain(who(refused))}")
     return lines[1:]
 
 
@@ -69,7 +71,8 @@ def _finding(finding: Finding, where: str | None) -> list[str]:
     return lines
 
 
-def _witness(witness: Witness | None, expected: str) -> str:
+def witness_text(witness: Witness | None, expected: str) -> str:
+    """What one witness says, and that it is silent or against where it is."""
     if witness is None:
         return "—"
     if witness.says is None:
@@ -77,7 +80,7 @@ def _witness(witness: Witness | None, expected: str) -> str:
     return witness.detail if witness.says == expected else f"says {witness.says}: {witness.detail}"
 
 
-def _who(refused: Refused) -> str:
+def who(refused: Refused) -> str:
     """`fused fwd (wall, host-bound)`, or the cells alone where they all share a long list of figures."""
     sets = {names for _, names in refused.figures}
     if len(sets) == 1:

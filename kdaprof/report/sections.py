@@ -15,6 +15,20 @@ from kdaprof.report.units import scale_for
 from kdaprof.runs.facts import Fact
 from kdaprof.runs.results import Stage
 
+GRAPH_LEGEND = (
+    "launch overhead = eager wall − busy; removed = (eager wall − graph wall) / launch overhead. Feeding new "
+    "inputs costs the input copy on top of the graph's wall. The floor is what this card's own ceilings allow."
+)
+IDLE_LEGEND = (
+    "Classes add up to idle = wall − busy. Their shares come from profiled repeats, scaled to the unprofiled call; "
+    "in brackets the range between recording CUDA only and CPU + CUDA. Drained by sync is a cause, not a class: it "
+    "overlaps the others."
+)
+WATCHED_LEGEND = (
+    "busy / wall is the device-busy share of one call; utilisation is sampled by NVML while the same call runs in "
+    "a loop. The two should resemble each other. Inflation is why wall and host never come from profiled repeats."
+)
+STAGES = "A share of the call is Amdahl's figure: what the call would gain if the stage cost nothing."
 _STAGES_SHOWN = 10
 
 
@@ -23,7 +37,7 @@ def figures(scene: Scene) -> list[str]:
     table = main_table(scene.pairs, scene.naming)
     if not table.rows:
         return []
-    return [*drawn(table), "", _counted(scene.pairs)]
+    return [*drawn(table), "", counted(scene.pairs)]
 
 
 def from_eager_to_floor(scene: Scene) -> list[str]:
@@ -34,11 +48,7 @@ def from_eager_to_floor(scene: Scene) -> list[str]:
     replays = [fact for pair in scene.pairs if (fact := pair.fact("graph", "wall_ns"))]
     if all(fact.value is None for fact in replays):
         return [f"Nothing was captured: {plain('; '.join(dict.fromkeys(map(missing_text, replays))))}."]
-    legend = (
-        "launch overhead = eager wall − busy; removed = (eager wall − graph wall) / launch overhead. Feeding new "
-        "inputs costs the input copy on top of the graph's wall. The floor is what this card's own ceilings allow."
-    )
-    return [*drawn(table), "", legend]
+    return [*drawn(table), "", GRAPH_LEGEND]
 
 
 def idle(scene: Scene) -> list[str]:
@@ -46,12 +56,7 @@ def idle(scene: Scene) -> list[str]:
     table = idle_table(scene.pairs, scene.naming)
     if not table.has_figures:
         return []
-    legend = (
-        "Classes add up to idle = wall − busy. Their shares come from profiled repeats, scaled to the unprofiled call; "
-        "in brackets the range between recording CUDA only and CPU + CUDA. Drained by sync is a cause, not a class: it "
-        "overlaps the others."
-    )
-    return [*drawn(table), "", legend]
+    return [*drawn(table), "", IDLE_LEGEND]
 
 
 def instruments(scene: Scene) -> list[str]:
@@ -59,11 +64,7 @@ def instruments(scene: Scene) -> list[str]:
     table = watched_table(scene.pairs, scene.naming)
     if not table.has_figures:
         return []
-    legend = (
-        "busy / wall is the device-busy share of one call; utilisation is sampled by NVML while the same call runs in "
-        "a loop. The two should resemble each other. Inflation is why wall and host never come from profiled repeats."
-    )
-    return [*drawn(table), "", legend]
+    return [*drawn(table), "", WATCHED_LEGEND]
 
 
 def more(scene: Scene) -> list[str]:
@@ -74,9 +75,15 @@ def more(scene: Scene) -> list[str]:
 
 def spread(scene: Scene) -> list[str]:
     """Every wall with n and spread, graph replays too."""
+    table = spread_table(scene)
+    return ["Wall of one call, steady samples.", "", *drawn(table)] if table else []
+
+
+def spread_table(scene: Scene) -> Table | None:
+    """n, min, p10, median, p90 and max of every wall; None without one."""
     cells = [cell for cell in scene.cells if _value(cell, "wall_ns") is not None]
     if not cells:
-        return []
+        return None
     walls = [cell.result.facts["wall_ns"] for cell in cells]
     scale = scale_for("ns", (fact.value for fact in walls if fact.value is not None))
     names = [header for header, _ in scene.naming.columns] + ["mode", "n"]
@@ -90,14 +97,20 @@ def spread(scene: Scene) -> list[str]:
         rules = entry_of(fact, scale).rules
         values = tuple(Entry(DASH) if end is None else Entry(scale.text(end), rules) for end in ends)
         rows.append((*map(Entry, texts), *values))
-    return ["Wall of one call, steady samples.", "", *drawn(Table(tuple(columns), tuple(rows)))]
+    return Table(tuple(columns), tuple(rows))
 
 
 def stages(scene: Scene) -> list[str]:
     """Device time of one call by stage, and its share of the call: how much the call gains if the stage were free."""
+    table = stages_table(scene)
+    return [*drawn(table), "", STAGES] if table else []
+
+
+def stages_table(scene: Scene) -> Table | None:
+    """Stages with device time and share, the longest first; None where no stage was told apart."""
     cells = [cell for cell in scene.cells if cell.result.stages]
     if not cells:
-        return []
+        return None
     scale = scale_for("ns", (stage.busy_ns for cell in cells for stage in cell.result.stages))
     names = [*(header for header, _ in scene.naming.columns), "mode", "stage"]
     columns = [Column(name, right=False, figures=False) for name in names]
@@ -111,8 +124,7 @@ def stages(scene: Scene) -> list[str]:
             figures = (Entry(str(stage.kernels)), Entry(scale.text(stage.busy_ns)), share)
             rows.append((*map(Entry, [*lead, stage.name]), *figures))
             lead = [""] * len(lead)
-    legend = "A share of the call is Amdahl's figure: what the call would gain if the stage cost nothing."
-    return [*drawn(Table(tuple(columns), tuple(rows))), "", legend]
+    return Table(tuple(columns), tuple(rows))
 
 
 def taken(scene: Scene) -> list[str]:
@@ -136,7 +148,8 @@ def drawn(table: Table) -> list[str]:
     return lines
 
 
-def _counted(pairs: Sequence[Pair]) -> str:
+def counted(pairs: Sequence[Pair]) -> str:
+    """Of how many samples and repeats the figures of the main table are."""
     facts = [fact for pair in pairs if (fact := pair.fact("eager", "wall_ns")) and fact.value is not None]
     if not facts:
         return "No figure was measured."
