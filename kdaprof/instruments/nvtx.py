@@ -8,6 +8,7 @@ is true even then, so whether anybody listens is read off the domain's type. `KD
 from __future__ import annotations
 
 import importlib
+import itertools
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from kdaprof.instruments.clock import Clock
 
 DOMAIN = "kdaprof"
 Category = Literal["run", "cell", "phase", "stage"]
+NOBODY_LISTENS = "no tool is attached that collects NVTX"
 _COLORS: dict[Category, str] = {"run": "white", "cell": "blue", "phase": "green", "stage": "yellow"}
 
 
@@ -44,7 +46,7 @@ class NvtxRanges:
         self._domain = nvtx.get_domain(DOMAIN)
         self._attributes: dict[tuple[str, Category], Any] = {}
         listening = type(self._domain).__name__ != "DummyDomain"
-        self.missing: str | None = None if listening else "no tool is attached that collects NVTX"
+        self.missing: str | None = None if listening else NOBODY_LISTENS
 
     def start(self, name: str, category: Category, payload: int | float | None = None) -> int:
         """Begin a range; `payload` is shown beside it (repeat index, bytes, …)."""
@@ -62,6 +64,31 @@ class NvtxRanges:
     def end(self, token: int) -> None:
         """End it."""
         self._domain.end_range(token)
+
+
+class ModuleRanges:
+    """Ranges through the functions of the module, for nvtx 0.2.11: its domains begin none themselves.
+
+    That version does not tell whether a tool listens; a tool that collects NVTX names itself in the environment.
+    """
+
+    def __init__(self, nvtx: Any, environ: Mapping[str, str]) -> None:
+        self._nvtx = nvtx
+        self._open: dict[int, Any] = {}
+        self._tokens = itertools.count(1)
+        self.missing: str | None = None if environ.get("NVTX_INJECTION64_PATH") else NOBODY_LISTENS
+
+    def start(self, name: str, category: Category, payload: int | float | None = None) -> int:
+        """Begin a range; `payload` is shown beside it."""
+        token = next(self._tokens)
+        self._open[token] = self._nvtx.start_range(
+            name, color=_COLORS[category], domain=DOMAIN, category=category, payload=payload
+        )
+        return token
+
+    def end(self, token: int) -> None:
+        """End it."""
+        self._nvtx.end_range(self._open.pop(token))
 
 
 class NoRanges:
@@ -94,7 +121,10 @@ def open_ranges(environ: Mapping[str, str] | None = None) -> Ranges:
     if environ.get("KDAPROF_NVTX") == "0":
         return NoRanges("switched off by KDAPROF_NVTX=0")
     try:
-        return NvtxRanges(importlib.import_module("nvtx"))
+        nvtx = importlib.import_module("nvtx")
+        if hasattr(nvtx.get_domain(DOMAIN), "start_range"):
+            return NvtxRanges(nvtx)
+        return ModuleRanges(nvtx, environ)
     except (ImportError, AttributeError) as error:
         return NoRanges(f"the package nvtx cannot be used ({error}): pip install 'nvtx>=0.2.11'")
 
