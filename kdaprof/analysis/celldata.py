@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kdaprof.analysis.recordings import EMPTY, Recording, read_recording
+from kdaprof.analysis.recordings import EMPTY, Recording, read_loop, read_recording
 from kdaprof.analysis.view import RawRun, WarmUp
 from kdaprof.analysis.warmup import find_warmup
 from kdaprof.runs.record import CellRecord, Observed, RunRecord
 from kdaprof.runs.samples import Sample
 from kdaprof.runs.util import UtilReading
+from kdaprof.timeline.columns import Timeline
 
 SETTLE_NS = 1_000_000_000
 """NVML's utilisation averages over up to 1 s: what is read in a loop's first second may be from before it."""
@@ -26,6 +27,11 @@ class CellData:
     warmup: WarmUp
     recordings: Mapping[str, Recording]
     util: tuple[UtilReading, ...]
+
+    @property
+    def in_loop(self) -> bool:
+        """Whether the samples are borders of a running loop, between which nothing was synchronised."""
+        return self.observed is not None and self.observed.borders == "loop"
 
     @property
     def observed(self) -> Observed | None:
@@ -56,9 +62,14 @@ def gather(raw: RawRun, cell: CellRecord) -> CellData:
         cell=cell,
         samples=samples,
         warmup=find_warmup(series),
-        recordings={kind: read_recording(line) for (of, kind), line in raw.timelines.items() if of == cell.id},
+        recordings={kind: _recording(cell, line) for (of, kind), line in raw.timelines.items() if of == cell.id},
         util=_beside(raw, samples),
     )
+
+
+def _recording(cell: CellRecord, line: Timeline) -> Recording:
+    in_loop = cell.observed is not None and cell.observed.borders == "loop"
+    return read_loop(line, cell.key.phase) if in_loop else read_recording(line)
 
 
 def _beside(raw: RawRun, samples: tuple[Sample, ...]) -> tuple[UtilReading, ...]:

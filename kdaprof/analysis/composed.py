@@ -15,27 +15,37 @@ from kdaprof.runs.record import CellRecord
 Facts = Mapping[str, Fact]
 
 
+def whole_of(data: CellData) -> str:
+    """The figure that idle is a part of: the wall of a synchronised call, the device's own span of a loop's phase.
+
+    The host's borders of a phase in a running loop say when work was issued, not when it was done.
+    """
+    return "gpu_span_ns" if data.in_loop else "wall_ns"
+
+
 def idle_ns(data: CellData, facts: Facts) -> Fact:
-    """Wall − busy: the time of a call in which the device had nothing to do."""
-    wall, busy = facts["wall_ns"], facts["gpu_busy_ns"]
-    return without("ns", (("wall_ns", wall), ("gpu_busy_ns", busy))) or derived(
+    """Wall − busy: the time of a call in which the device had nothing to do. In a loop: device span − busy."""
+    name = whole_of(data)
+    wall, busy = facts[name], facts["gpu_busy_ns"]
+    return without("ns", ((name, wall), ("gpu_busy_ns", busy))) or derived(
         "ns",
         difference(estimate_of(wall), estimate_of(busy)),
         (wall, busy),
-        ids(data, "wall_ns", "gpu_busy_ns"),
+        ids(data, name, "gpu_busy_ns"),
     )
 
 
 def host_bound(data: CellData, facts: Facts) -> Fact:
     """Idle / wall = 1 − busy / wall; so written, `wall` enters the interval once."""
-    wall, busy = facts["wall_ns"], facts["gpu_busy_ns"]
-    gone = without("fraction", (("wall_ns", wall), ("gpu_busy_ns", busy)))
+    name = whole_of(data)
+    wall, busy = facts[name], facts["gpu_busy_ns"]
+    gone = without("fraction", ((name, wall), ("gpu_busy_ns", busy)))
     if gone is not None:
         return gone
     if not wall.value:
         return absent("fraction", "not-applicable", "the wall is 0: below the clock's resolution")
     share = one_minus(ratio(estimate_of(busy), estimate_of(wall)))
-    return derived("fraction", share, (wall, busy), ids(data, "idle_ns", "wall_ns"))
+    return derived("fraction", share, (wall, busy), ids(data, "idle_ns", name))
 
 
 def inflation(data: CellData, facts: Facts) -> Fact:

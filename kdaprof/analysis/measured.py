@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from kdaprof.analysis.celldata import CellData
 from kdaprof.analysis.figure import sampled
-from kdaprof.analysis.recordings import launches_of
+from kdaprof.analysis.recordings import launches_of, summed
 from kdaprof.analysis.stats import summarise
 from kdaprof.runs.facts import Fact, Unit, absent
 from kdaprof.runs.record import Check
@@ -27,8 +27,9 @@ def host_ns(data: CellData) -> Fact | None:
 
 
 def gpu_span_ns(data: CellData) -> Fact | None:
-    """From the CUDA event before the call to the one behind it, idle included."""
-    return sampled("ns", ((s.round, s.gpu_span_ns) for s in data.of("events") if s.gpu_span_ns is not None))
+    """From the CUDA event before the call to the one behind it, idle included; a loop has them in every step."""
+    taken = data.steady() if data.in_loop else data.of("events")
+    return sampled("ns", ((s.round, s.gpu_span_ns) for s in taken if s.gpu_span_ns is not None))
 
 
 def pipelined_ns(data: CellData) -> Fact | None:
@@ -39,7 +40,7 @@ def pipelined_ns(data: CellData) -> Fact | None:
 def gpu_busy_ns(data: CellData) -> Fact | None:
     """Union of device intervals over all streams, CUDA-only recording; each repeat is a round of its own."""
     seen = data.recording("profiled-cuda").seen
-    return sampled("ns", ((split.index, device.busy.busy_ns) for split, device in seen))
+    return sampled("ns", summed((split.index, device.busy.busy_ns) for split, device in seen))
 
 
 def launches(data: CellData) -> Fact | None:

@@ -28,9 +28,14 @@ def load_raw(path: Path) -> RawRun:
     """
     stored = read_run(path)
     timelines: dict[tuple[str, str], Timeline] = {}
+    files: dict[str, Timeline] = {}  # the phases of a loop share the recording of its steps
     for cell in stored.record.cells:
-        for profiled in cell.observed.profiled if cell.observed else ():
-            timelines[cell.id, profiled.kind] = parquet.read(path / profiled.timeline)
+        # Of several windows of one kind the last one speaks: the loop is warmest there.
+        last = {p.kind: p.timeline for p in cell.observed.profiled} if cell.observed else {}
+        for kind, file in last.items():
+            if file not in files:
+                files[file] = parquet.read(path / file)
+            timelines[cell.id, kind] = files[file]
     return RawRun(record=stored.record, samples=stored.samples, timelines=timelines, util=read_util(path / UTIL_FILE))
 
 

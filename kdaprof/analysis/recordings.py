@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from kdaprof.analysis.stats import median
 from kdaprof.analysis.trace.launches import KernelRow as Row
 from kdaprof.analysis.trace.launches import kernel_table
 from kdaprof.analysis.trace.links import link
+from kdaprof.analysis.trace.loop import loop_splits, loop_tables
 from kdaprof.analysis.trace.repeats import DeviceSplit, RepeatSplit, repeat_splits
 from kdaprof.analysis.view import KernelRow
 from kdaprof.timeline.columns import Timeline
@@ -42,6 +43,13 @@ def read_recording(timeline: Timeline) -> Recording:
     return Recording(splits=splits, tables=tables)
 
 
+def read_loop(timeline: Timeline, phase: str) -> Recording:
+    """Split and tabulate a phase of a running loop, entry by entry; `index` of a split is its step."""
+    devices = timeline.devices()
+    splits = loop_splits(timeline, phase, device=devices[0] if devices else None)
+    return Recording(splits=splits, tables=loop_tables(timeline, phase))
+
+
 def kernels_of(recording: Recording) -> tuple[KernelRow, ...]:
     """Kernels, copies and sets by name: calls and device time of one execution, medians over the repeats.
 
@@ -63,5 +71,13 @@ def kernels_of(recording: Recording) -> tuple[KernelRow, ...]:
 
 def launches_of(recording: Recording) -> Sequence[tuple[int, int]]:
     """(repeat, launch calls) of every repeat; () when none was recorded in any."""
-    counts = [(split.index, split.launch_total) for split in recording.splits]
+    counts = summed((split.index, split.launch_total) for split in recording.splits)
     return counts if any(count for _, count in counts) else ()
+
+
+def summed(pairs: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Values of one index added: a step may enter a phase several times."""
+    totals: dict[int, int] = {}
+    for index, value in pairs:
+        totals[index] = totals.get(index, 0) + value
+    return list(totals.items())

@@ -119,6 +119,8 @@ class Observed:
     """Everything seen of a cell that is not a sample or a timeline event."""
 
     device: Literal["cuda", "cpu"]
+    borders: Literal["call", "loop"] = "call"
+    """`call`: synchronised before and after each execution. `loop`: borders of a running loop, never synchronised."""
     interpreted: bool = False
     trains: bool = False
     cache: str = "rotate"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -48,6 +48,10 @@ class RunWriter:
     def put_samples(self, key: CellKey, samples: Sequence[Sample]) -> None:
         """Write the part of one cell (all its samples so far)."""
         write_samples(self._part(key), samples)
+
+    def put_part(self, key: CellKey, number: int, samples: Sequence[Sample]) -> None:
+        """Write part `number` ≥ 1 of a cell whose series is too long for one; read back, parts are one series."""
+        write_samples(self.path / SAMPLES_FOLDER / f"{key.slug}.{number:06d}.parquet", samples)
 
     def samples(self, key: CellKey) -> tuple[Sample, ...]:
         """What the part of one cell holds so far."""
@@ -117,7 +121,7 @@ def read_run(path: Path) -> StoredRun:
     if not path.is_dir():
         raise BadFileError(f"{path}: no such run directory; `ls runs/` shows what there is")
     record = read_document(path / RUN_FILE, "run-record", RunRecord)
-    samples = dict(_parts(path / SAMPLES_FOLDER))
+    samples = _parts(path / SAMPLES_FOLDER)
     cells = tuple(_settle(cell, bool(samples.get(cell.id))) for cell in record.cells)
     return StoredRun(path, replace(record, cells=cells), samples)
 
@@ -129,11 +133,14 @@ def read_results(path: Path) -> RunResults:
     return RunResults(run=facts.run, cells=facts.cells, findings=findings.findings)
 
 
-def _parts(folder: Path) -> Iterable[tuple[str, tuple[Sample, ...]]]:
+def _parts(folder: Path) -> dict[str, tuple[Sample, ...]]:
+    """Samples by cell; parts of one cell in the order of their names, which is that of their numbers."""
+    found: dict[str, tuple[Sample, ...]] = {}
     for part in sorted(folder.glob("[!.]*.parquet")):
         rows = read_samples(part)
         if rows:
-            yield rows[0].cell, rows
+            found[rows[0].cell] = (*found.get(rows[0].cell, ()), *rows)
+    return found
 
 
 def _settle(cell: CellRecord, has_samples: bool) -> CellRecord:

@@ -127,11 +127,13 @@ def _split(
         start_ns=window[0],
         end_ns=window[1],
         launches=launch_count(timeline, window, links=links),
-        device=_device(timeline, links, host, window, device, rows) if device is not None and rows.size else None,
+        device=split_device(timeline, links, host, window, device, rows) if device is not None and rows.size else None,
     )
 
 
-def _device(timeline: Timeline, links: Links, host: HostState, window: Window, device: int, rows: Index) -> DeviceSplit:
+def split_device(
+    timeline: Timeline, links: Links, host: HostState, window: Window, device: int, rows: Index
+) -> DeviceSplit:
     """The device events of a repeat, clipped to its borders: the two clocks agree only to a microsecond."""
     start = np.clip(timeline.start_ns[rows], *window)
     end = np.clip(timeline.end_ns[rows], *window)
