@@ -1,0 +1,123 @@
+"""Nsight Systems: the command line that records what kdaprof can analyse, and what must have come out of it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kdaprof.errors import KdaprofError
+from kdaprof.instruments.nsight.tool import Spawn
+from kdaprof.instruments.nvtx import DOMAIN
+
+REPORT, EXPORT, UNFINISHED = "report.nsys-rep", "report.sqlite", "report.qdstrm"
+
+# A capture range is recognised by registered names alone unless this is 0; torch.cuda.nvtx registers none.
+ENVIRON = {"NSYS_NVTX_PROFILER_REGISTER_ONLY": "0"}
+
+
+class NoReportError(KdaprofError):
+    """nsys ran and left no report to analyse; `command_code` is what it ended with."""
+
+    def __init__(self, text: str, command_code: int) -> None:
+        super().__init__(text)
+        self.command_code = command_code
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NsysPlan:
+    """What to record of `command`, into `folder`.
+
+    `capture`: name of the range of `domain` that the recording begins and ends with; None records all. `graph_nodes`:
+    each node of a CUDA Graph as an event of its own, which slows replays; otherwise a replay is one event.
+    """
+
+    command: tuple[str, ...]
+    folder: Path
+    capture: str | None = None
+    domain: str = DOMAIN
+    graph_nodes: bool = True
+
+
+def profile_line(nsys: str, plan: NsysPlan) -> tuple[str, ...]:
+    """`nsys profile …`: CUDA and NVTX, no sampling of the host, the command's own exit code."""
+    line = [
+        nsys,
+        "profile",
+        "--trace=cuda,nvtx",
+        "--sample=none",
+        "--cpuctxsw=none",
+        f"--cuda-graph-trace={'node' if plan.graph_nodes else 'graph'}",
+        "--force-overwrite=true",
+        f"--output={plan.folder / Path(REPORT).stem}",
+    ]
+    if plan.capture is not None:
+        # Without the last two the range's end shuts the session down and ends the command with SIGTERM.
+        line += [
+            "--capture-range=nvtx",
+            f"--nvtx-capture={plan.capture}@{plan.domain}",
+            "--capture-range-end=stop",
+            "--kill=none",
+        ]
+    return (*line, *plan.command)
+
+
+def export_line(nsys: str, folder: Path) -> tuple[str, ...]:
+    """`nsys export`: the report as the SQLite file that `kdaprof analyze` reads."""
+    return (
+        nsys, "export", "--type=sqlite", "--force-overwrite=true", f"--output={folder / EXPORT}", str(folder / REPORT),
+    )  # fmt: skip
+
+
+def record(nsys: str, plan: NsysPlan, spawn: Spawn, environ: Mapping[str, str], *, quiet_stdout: bool) -> int:
+    """Run the command under nsys and export its report to `plan.folder / EXPORT`; returns the command's exit code.
+
+    Raises NoReportError when there is nothing to analyse, with the reason.
+    """
+    plan.folder.mkdir(parents=True, exist_ok=True)
+    for name in (REPORT, EXPORT, UNFINISHED):
+        (plan.folder / name).unlink(missing_ok=True)  # an old report must not pass for this one
+    with_ours = {**environ, **ENVIRON}
+    code = spawn(profile_line(nsys, plan), with_ours, quiet_stdout=quiet_stdout)
+    _require_report(plan, code)
+    exported = spawn(export_line(nsys, plan.folder), with_ours, quiet_stdout=True)
+    if exported != 0 or not _filled(plan.folder / EXPORT):
+        raise NoReportError(
+            f"{plan.folder / REPORT}: nsys export ended with {exported} and left no SQLite file; the report is whole: "
+            f"try `nsys export --type sqlite {plan.folder / REPORT}` with the nsys that opens it",
+            code,
+        )
+    return code
+
+
+def _require_report(plan: NsysPlan, code: int) -> None:
+    if _filled(plan.folder / REPORT):
+        return
+    ended = "the command ended with exit code 0" if code == 0 else f"nsys ended with exit code {code}"
+    if _filled(plan.folder / UNFINISHED):
+        raise NoReportError(
+            f"{plan.folder / UNFINISHED}: nsys recorded but could not import it (its QdstrmImporter is missing or does "
+            "not match): install nsys whole, or import the file with `QdstrmImporter -i` of the same version",
+            code,
+        )
+    if plan.capture is not None:
+        raise NoReportError(
+            f"nsys made no report in {plan.folder} and {ended}: did range {plan.capture!r} of domain {plan.domain!r} "
+            "ever begin? leave --capture out to record all, or see `kdaprof nsys --help` for the names of ranges",
+            code,
+        )
+    raise NoReportError(
+        f"nsys made no report in {plan.folder} and {ended}: its own messages are above; "
+        "often the folder is full, or the command could not be started",
+        code,
+    )
+
+
+def _filled(path: Path) -> bool:
+    return path.is_file() and path.stat().st_size > 0
+
+
+def shown(line: Sequence[str], environ: Mapping[str, str] = ENVIRON) -> str:
+    """A line as one would type it, with the variables that belong to it."""
+    return " ".join([*(f"{name}={shlex.quote(value)}" for name, value in environ.items()), shlex.join(line)])

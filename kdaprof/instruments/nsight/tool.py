@@ -1,0 +1,96 @@
+"""Finding `nsys` and `ncu`, and running a command under them; the spawn is passed in.
+
+Both tools run the command as their child in our process group, so that Ctrl-C reaches all of them; they then write
+what they have, and we wait for that.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Literal, Protocol
+
+from kdaprof.errors import UnavailableError
+
+Name = Literal["nsys", "ncu"]
+
+# Where NVIDIA's installers and packages put them, below the root, newest last. PATH comes first.
+_PLACES: dict[Name, tuple[str, ...]] = {
+    "nsys": (
+        "usr/local/cuda*/bin/nsys",
+        "opt/nvidia/nsight-systems/*/bin/nsys",
+        "opt/nvidia/nsight-systems/*/target-linux-*/nsys",
+    ),
+    "ncu": ("usr/local/cuda*/bin/ncu", "usr/local/cuda*/nsight-compute-*/ncu", "opt/nvidia/nsight-compute/*/ncu"),
+}
+_PAGES: dict[Name, str] = {
+    "nsys": "https://developer.nvidia.com/nsight-systems",
+    "ncu": "https://developer.nvidia.com/nsight-compute",
+}
+
+
+class Spawn(Protocol):
+    """Runs a command to its end and returns its exit code; what it prints goes to our stderr when `quiet_stdout`."""
+
+    def __call__(self, command: Sequence[str], environ: Mapping[str, str], *, quiet_stdout: bool) -> int:
+        """Run one command."""
+        ...
+
+
+def find_tool(
+    name: Name,
+    *,
+    environ: Mapping[str, str] | None = None,
+    which: Callable[[str], str | None] = shutil.which,
+    root: Path = Path("/"),
+) -> str | None:
+    """Path of the tool: the variable KDAPROF_NSYS or KDAPROF_NCU, else PATH, else where NVIDIA installs it."""
+    environ = os.environ if environ is None else environ
+    named = environ.get(f"KDAPROF_{name.upper()}")
+    if named:
+        return named
+    on_path = which(name)
+    if on_path is not None:
+        return on_path
+    for pattern in _PLACES[name]:
+        found = sorted(root.glob(pattern))
+        if found:
+            return str(found[-1])
+    return None
+
+
+def need_tool(name: Name, found: str | None, instead: str) -> str:
+    """The tool, or UnavailableError that says what to do: install it, or `instead`."""
+    if found is None:
+        raise UnavailableError(
+            f"{name} is not installed here (looked at KDAPROF_{name.upper()}, PATH, /usr/local/cuda*, /opt/nvidia): "
+            f"get it from {_PAGES[name]}, or {instead}"
+        )
+    return found
+
+
+def spawn_attached(command: Sequence[str], environ: Mapping[str, str], *, quiet_stdout: bool) -> int:
+    """Run with our own terminal. The first Ctrl-C is the child's to answer: we wait until it has written its report.
+
+    Raises UnavailableError when the program cannot be started. A child ended by signal N gives 128 + N.
+    """
+    try:
+        process = subprocess.Popen(command, env=dict(environ), stdout=sys.stderr.fileno() if quiet_stdout else None)
+    except OSError as error:
+        raise UnavailableError(f"{command[0]}: cannot be started ({error.strerror or error})") from error
+    interrupted = False
+    while True:
+        try:
+            code = process.wait()
+            break
+        except KeyboardInterrupt:
+            if interrupted:
+                process.kill()
+            interrupted = True
+    if interrupted:
+        raise KeyboardInterrupt
+    return code if code >= 0 else 128 - code
