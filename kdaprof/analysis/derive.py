@@ -28,7 +28,11 @@ MORE_THAN_FORWARD = 1.3
 
 def derive(raw: RawRun) -> RunResults:
     """Everything that follows from a run. Cells keep the order of the record."""
-    views = judged_views(raw)
+    return results_of(raw, judged_views(raw))
+
+
+def results_of(raw: RawRun, views: Sequence[CellView]) -> RunResults:
+    """What the judged cells of a run come to: their figures, proof and stages, and the findings that they allow."""
     cells = tuple(
         CellResult(
             id=view.cell.id,

@@ -79,7 +79,7 @@ def find_warmup(walls: Sequence[tuple[int, int]]) -> WarmUp:
 def _segments(logs: NDArray[np.float64]) -> list[_Segment]:
     block = _block(logs.size)
     points = logs if block == 1 else np.array([np.median(logs[i : i + block]) for i in range(0, logs.size, block)])
-    borders = [0, *(min(end * block, logs.size) for end in _change_points(points))]
+    borders = [0, *(min(end * block, logs.size) for end in change_points(points))]
     return [_Segment(begin, end, median(logs[begin:end].tolist())) for begin, end in pairwise(borders) if end > begin]
 
 
@@ -87,7 +87,7 @@ def _block(n: int) -> int:
     return math.ceil(n / _MAX_POINTS)
 
 
-def _change_points(points: NDArray[np.float64]) -> list[int]:
+def change_points(points: NDArray[np.float64]) -> list[int]:
     """Ends of the segments, the last one included: PELT with squared error, in ruptures' C implementation."""
     from ruptures import KernelCPD  # noqa: PLC0415 - a second of import that only a derivation needs
 

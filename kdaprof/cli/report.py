@@ -6,12 +6,13 @@ import argparse
 import sys
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from kdaprof.cli.parser import VerbParser
+from kdaprof.cli.standing import add_store_flag, as_it_stands, store_of
 from kdaprof.errors import BadFileError, Exit
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ def build_parser() -> argparse.ArgumentParser:
         action="store_true",
         help="put the recomputed facts, findings and report.md into each run, in place of those stored there",
     )
+    add_store_flag(parser)
     return parser
 
 
@@ -85,6 +87,8 @@ def run(argv: Sequence[str]) -> int:
     code = _check(shown, sys.stderr if args.json or args.md else sys.stdout) if args.check else Exit.OK
     if args.write:
         _write(shown)
+    store = store_of(args)  # not before: what is checked and written follows from the samples alone
+    shown = [replace(one, results=as_it_stands(one.raw, one.results, store)) for one in shown]
     if args.json:
         _print_json(shown)
     elif args.md:

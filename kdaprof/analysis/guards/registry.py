@@ -46,7 +46,18 @@ RULES: tuple[Rule, ...] = (
 
 PENDING: tuple[PendingRule, ...] = (TOO_FEW_POINTS, SELF_COMPARISON)
 
-_ALL: tuple[Rule | PendingRule, ...] = (*RULES, *PENDING)
+RETRACTED = PendingRule(
+    id="retracted",
+    title="retracted",
+    explanation=(
+        "Somebody withdrew the figure, its cell or its run, or a figure that it was made from. “A perfect kernel takes "
+        "the step from 1,810 to 365 ms” was withdrawn without replacement: both of its ends were readings of step 0."
+    ),
+    arrives="kdaprof retract",
+)
+"""Not found in the run: it stands in the store beside it, and no derivation can take it back."""
+
+_ALL: tuple[Rule | PendingRule, ...] = (*RULES, *PENDING, RETRACTED)
 _BY_ID = {rule.id: rule for rule in _ALL}
 
 
