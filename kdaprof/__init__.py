@@ -9,7 +9,7 @@ from importlib import import_module
 
 __version__ = "0.1.0"
 
-_LAZY = {"load": "kdaprof.analysis.frames", "StepProfiler": "kdaprof.instruments.steps"}
+_LAZY = {"load": "kdaprof.analysis.frames", "StepProfiler": "kdaprof.integrations.steps"}
 
 
 def __getattr__(name: str) -> object:

@@ -50,7 +50,7 @@ def judged_views(raw: RawRun) -> tuple[CellView, ...]:
     data = [gather(raw, cell) for cell in raw.record.cells]
     kernels = {d.cell.id: kernels_of(d.recording("profiled-cuda")) for d in data}
     own = {d.cell.id: own_facts(d) for d in data}
-    views = tuple(_view(d, data, kernels, own) for d in data)
+    views = _with_the_loops_evidence(tuple(_view(d, data, kernels, own) for d in data))
     judged = judge_run(views)
     return tuple(replace(view, facts=judged[view.cell.id]) for view in views)
 
@@ -77,6 +77,19 @@ def _view(
         backward_kernels_seen=backward_seen(d.cell.key.phase, mine, kernels[forward.id] if forward else ()),
         extra=_extra(d),
     )
+
+
+def _with_the_loops_evidence(views: tuple[CellView, ...]) -> tuple[CellView, ...]:
+    """A phase of a running loop is proven by what its whole steps show: most phases never call the op."""
+    proofs = {v.cell.key: (v.evidence, v.backward_kernels_seen) for v in views if v.cell.key.phase == "step"}
+
+    def proven(view: CellView) -> CellView:
+        seen, whole = view.cell.observed, proofs.get(view.cell.key.sibling(phase="step"))
+        if seen is None or seen.borders != "loop" or whole is None:
+            return view
+        return replace(view, evidence=whole[0], backward_kernels_seen=whole[1])
+
+    return tuple(proven(view) for view in views)
 
 
 def backward_seen(phase: str, kernels: Sequence[KernelRow], forward: Sequence[KernelRow]) -> bool | None:

@@ -18,6 +18,8 @@ SHAPE_AXES: dict[str, tuple[str, ...]] = {
     "step": ("B", "T", "iters"),
 }
 PATHS = ("fused", "tensor", "tensor-rows", "compiled", "reference", "fla", "flashkda")
+OWN_PATH = "own"
+"""Path of a loop that does not call the op: nothing there can be taken for another."""
 PHASES = ("fwd", "bwd", "fwdbwd")
 MODES = ("eager", "graph")
 CONTEXTS = (

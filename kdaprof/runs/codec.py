@@ -17,7 +17,16 @@ Json = Any  # a document on its way in or out; typed dataclasses stand on both s
 
 # kind → {version: function that lifts a document of that version to the next}
 MIGRATIONS: dict[str, dict[int, Callable[[Json], Json]]] = {}
-VERSIONS = {"run": 1, "run-record": 1, "facts": 1, "findings": 1, "retraction": 1}
+VERSIONS = {
+    "run": 1,
+    "run-record": 1,
+    "facts": 1,
+    "findings": 1,
+    "retraction": 1,
+    "history": 1,
+    "compare": 1,
+    "ranks": 1,
+}
 
 
 def schema_name(kind: str) -> str:

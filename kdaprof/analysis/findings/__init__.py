@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from kdaprof.analysis.findings import compare, device, graph, host, machine, path, warm
+from kdaprof.analysis.findings import compare, device, graph, host, loop, machine, path, warm
 from kdaprof.analysis.findings.path import CONTRADICTED
 from kdaprof.analysis.view import CellView
 from kdaprof.runs.results import Finding, Severity
@@ -35,6 +35,8 @@ DETECTORS: tuple[Detector, ...] = (
     compare.compared,
     compare.peak_memory,
     warm.cold_start,
+    loop.left_attached,
+    loop.own_cost,
 )
 _RANK: dict[Severity, int] = {"error": 0, "warn": 1, "info": 2}
 

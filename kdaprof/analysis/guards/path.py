@@ -6,6 +6,7 @@ from kdaprof.analysis.evidence import PHASES_WITH_BACKWARD
 from kdaprof.analysis.guards.families import COUNTED, TIMED
 from kdaprof.analysis.guards.rule import GuardRule
 from kdaprof.analysis.view import CellView
+from kdaprof.runs.cells import OWN_PATH
 from kdaprof.runs.facts import Fact
 from kdaprof.runs.results import Evidence
 
@@ -23,6 +24,8 @@ def _not_proven(view: CellView, name: str, fact: Fact) -> str | None:
     evidence, seen = view.evidence, view.cell.observed
     if evidence.verdict == "contradicted":
         return f"labelled {evidence.expected}, but {describe_contradiction(evidence)}"
+    if evidence.expected == OWN_PATH:  # no path was claimed, so none has to be proven
+        return None
     # Without a device the gate is the only witness there can be, and Q08 refuses the times anyway.
     alone = evidence.verdict == "gate-only" and seen is not None and seen.device == "cpu"
     if evidence.verdict in PROVEN or alone:

@@ -118,3 +118,13 @@ def _without(window: Window, inside: list[Window]) -> list[Window]:
     if at < window[1]:
         gaps.append((at, window[1]))
     return gaps
+
+
+def idle_share(timeline: Timeline) -> float | None:
+    """Share of the steps' device time in which the device did nothing; None when no device event was recorded."""
+    devices = timeline.devices()
+    if not devices:
+        return None
+    splits = loop_splits(timeline, WHOLE, device=devices[0])
+    wall = sum(split.wall_ns for split in splits)
+    return sum(split.idle_ns or 0 for split in splits) / wall if wall else None

@@ -46,9 +46,10 @@ class CudaBorders:
     def between_ns(self, first: Mark, second: Mark) -> int | None:
         """`cudaEventElapsedTime`, resolution 0.5 µs; None where the driver refuses the pair."""
         try:
-            return round(first.elapsed_time(second) * 1e6)  # type: ignore[attr-defined]
+            milliseconds: float = first.elapsed_time(second)  # type: ignore[attr-defined]
         except RuntimeError:  # a device that was reset, an event that a capture swallowed
             return None
+        return round(milliseconds * 1e6)
 
     def free(self, mark: Mark) -> None:
         """Back into the pool."""

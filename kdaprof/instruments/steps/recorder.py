@@ -59,7 +59,9 @@ class StepRecorder:
     ) -> None:
         self._now = clock.now_ns
         self._borders = borders
-        self._ranges = ranges
+        self._new_mark = None if borders.missing is not None else borders.mark
+        # Without a tool that collects them, ranges are calls for nothing, twice a phase.
+        self._ranges = None if ranges.missing is not None else ranges
         self._allocator = None if allocator.missing is not None else allocator
         self._allocator_every = max(1, allocator_every)
         self._before: AllocatorCounters | None = None
@@ -107,8 +109,8 @@ class StepRecorder:
         kind = UNPROFILED if self._windows is None else self._windows.before(number)
         if self._allocator is not None and number % self._allocator_every == 0:
             self._before = self._allocator.read()
-        token = self._ranges.start(WHOLE, "cell", number)
-        mark = self._borders.mark()
+        token = 0 if self._ranges is None else self._ranges.start(WHOLE, "cell", number)
+        mark = None if self._new_mark is None else self._new_mark()
         step = OpenStep(number, 0, mark, token, kind, tokens)
         if mark is not None:
             step.marks.append(mark)
@@ -125,8 +127,10 @@ class StepRecorder:
         while self._open:
             self._end_phase(now)
         step.end_ns = now
-        step.last = self._near(now) or self._mark(step)
-        self._ranges.end(step.token)
+        if self._new_mark is not None:
+            step.last = self._last_mark if now - self._last_ns <= SHARED_NS else self._mark(step)
+        if self._ranges is not None:
+            self._ranges.end(step.token)
         self._step = None
         if self._before is not None and self._allocator is not None:
             after = self._allocator.read()
@@ -155,10 +159,11 @@ class StepRecorder:
         if step is None:
             return
         self._failed_in = self.where
-        for phase in reversed(self._open):
-            self._ranges.end(phase.token)
+        if self._ranges is not None:
+            for phase in reversed(self._open):
+                self._ranges.end(phase.token)
+            self._ranges.end(step.token)
         self._open.clear()
-        self._ranges.end(step.token)
         for mark in step.marks:
             self._borders.free(mark)
         self._step = self._before = None
@@ -175,33 +180,33 @@ class StepRecorder:
         step = self._step
         if step is None:
             raise UsageError(f"phase {name!r} outside a step: put it inside `with prof.step():`")
-        if self._open:
+        nested = bool(self._open)
+        if nested:
             name = f"{self._open[-1].name}.{name}"
-        token = self._ranges.start(name, "phase")
-        mark = self._near(self._now()) or self._mark(step)
-        phase = OpenPhase(name, 0, mark, bool(self._open), token)
+        token = 0 if self._ranges is None else self._ranges.start(name, "phase")
+        mark = None
+        if self._new_mark is not None:
+            mark = self._last_mark if self._now() - self._last_ns <= SHARED_NS else self._mark(step)
+        phase = OpenPhase(name, 0, mark, nested, token)
         self._open.append(phase)
         step.phases.append(phase)
         self._last_ns = phase.start_ns = self._now()
 
     def _end_phase(self, now: int) -> None:
-        phase, step = self._open.pop(), self._step
-        assert step is not None  # a phase is open inside a step only
+        phase = self._open.pop()
         phase.end_ns = now
-        # Never shared with the phase's own begin: a graph's launch takes the host little and the device long.
-        phase.last = self._mark(step)
-        self._ranges.end(phase.token)
+        if self._new_mark is not None and self._step is not None:
+            # Never shared with the phase's own begin: a graph's launch takes the host little and the device long.
+            phase.last = self._mark(self._step)
+        if self._ranges is not None:
+            self._ranges.end(phase.token)
         self._last_ns = self._now()
 
-    def _near(self, now: int) -> Mark | None:
-        """The mark of the border before `now`, when nothing can have been issued since."""
-        return self._last_mark if now - self._last_ns <= SHARED_NS else None
-
     def _mark(self, step: OpenStep) -> Mark | None:
-        mark = self._borders.mark()
+        assert self._new_mark is not None  # asked only where the device has marks
+        mark = self._last_mark = self._new_mark()
         if mark is not None:
             step.marks.append(mark)
-        self._last_mark = mark
         return mark
 
     def _read_marks(self, most: int) -> None:
@@ -252,10 +257,11 @@ class _Phase:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         recorder = self._recorder
+        now = recorder._now()
         if kind is not None and recorder._failed_in is None:
             recorder._failed_in = recorder.where
         if recorder._open:  # the loop may catch the exception and go on: the phase is over either way
-            recorder.end_phase()
+            recorder._end_phase(now)
 
 
 def _checked(name: str) -> str:

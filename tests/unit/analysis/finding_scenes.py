@@ -13,7 +13,7 @@ from scenes import MS, SECOND, US, figure, good_facts, view
 from kdaprof.analysis.guards import judge_run
 from kdaprof.analysis.view import CellView, WarmUp
 from kdaprof.runs.facts import Fact
-from kdaprof.runs.record import Capture, GateObservation, Refusal
+from kdaprof.runs.record import Capture, GateObservation, OwnCost, Refusal
 from kdaprof.runs.results import Evidence, Witness
 from kdaprof.runs.samples import Sample
 
@@ -61,6 +61,37 @@ def with_samples(one: CellView, *samples: Sample) -> CellView:
 
 def without_samples(one: CellView, repeat: str) -> CellView:
     return replace(one, samples=tuple(s for s in one.samples if s.repeat != repeat))
+
+
+def watched_loop(
+    before: int, later: int, *, after: int = 40, wander: int = 0, cost: int = 1 * US, first: int = 40
+) -> CellView:
+    """The steps of a loop: `first` of them, a window of two and one more, then `after`; walls alternate by `wander`."""
+    key = replace(scenes.key(), workload="step", phase="step", shape=(("B", 8),))
+    numbers = range(first + 3 + after)
+    samples = tuple(
+        Sample(
+            cell=key.id,
+            repeat="profiled-cuda" if first <= n < first + 2 else "unprofiled",
+            round=n // 20,
+            index=n,
+            step=n,
+            t_ns=n * SECOND,
+            wall_ns=(before if n < first else later) + (wander if n % 2 else 0),
+        )
+        for n in numbers
+    )
+    one = view()
+    assert one.cell.observed is not None
+    costs = (OwnCost(name="step_profiler_step", ns=cost, n=16), OwnCost(name="step_profiler_phase", ns=1.0, n=16))
+    return replace(
+        one,
+        run=replace(one.run, overhead=costs),
+        cell=replace(one.cell, key=key, observed=replace(one.cell.observed, borders="loop")),
+        samples=samples,
+        facts=good_facts("eager", wall_ns=figure(before)),
+        warmup=WarmUp(steady_from=0, change_points=(), n=len(numbers)),
+    )
 
 
 def loop(per_call: int, calls: int = 1000) -> Sample:
@@ -318,6 +349,30 @@ SCENES: dict[str, tuple[FindingScene, ...]] = {
             "step 0 where nothing else was measured",
             alone(view()),
             alone(path_view("fused", 200 * US)),
+        ),
+    ),
+    "profiler-left-attached": (
+        FindingScene(
+            "a dispatch-bound loop, 17.8 ms before its window and 30.5 ms ever after",
+            (watched_loop(17_800 * US, 30_500 * US),),
+            (watched_loop(17_800 * US, 17_900 * US),),
+        ),
+        FindingScene(
+            "a tenth slower, among steps that wander by as much",
+            (watched_loop(20 * MS, 22 * MS, wander=100 * US),),
+            (watched_loop(20 * MS, 22 * MS, wander=10 * MS),),
+        ),
+        FindingScene(
+            "too few steps after the window to say",
+            (watched_loop(20 * MS, 30 * MS, after=5),),
+            (watched_loop(20 * MS, 30 * MS, after=4),),
+        ),
+    ),
+    "watching-costs": (
+        FindingScene(
+            "a hundredth of the step, and a hair more",
+            (watched_loop(10 * MS, 10 * MS, cost=100 * US + 1),),
+            (watched_loop(10 * MS, 10 * MS, cost=100 * US),),
         ),
     ),
 }

@@ -1,0 +1,82 @@
+"""The line that a running loop shows: the time since the last one, by phase, and what bounds it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from kdaprof.instruments.steps.recorder import UNPROFILED
+from kdaprof.instruments.steps.spans import StepSpans
+from kdaprof.kda.ledger import Counters, PathCount
+from kdaprof.runs.units import format_fraction, format_ns, format_number
+
+_MANY_TOKENS = 10_000
+
+
+@dataclass(slots=True)
+class LiveMeter:
+    """Sums over the steps since the last line. Profiled steps count as progress, their times do not."""
+
+    begun_ns: int
+    before: Counters
+    steps: int = 0
+    last: int | None = None
+    timed: int = 0
+    wall_ns: int = 0
+    tokens: int | None = None
+    phases: dict[str, int] = field(default_factory=dict)
+
+    def add(self, spans: StepSpans) -> None:
+        """Count a finished step."""
+        self.steps += 1
+        self.last = spans.number
+        if spans.tokens is not None:
+            self.tokens = (self.tokens or 0) + spans.tokens
+        if spans.kind != UNPROFILED:
+            return
+        self.timed += 1
+        self.wall_ns += spans.wall_ns
+        for phase in spans.phases:
+            if not phase.nested:
+                self.phases[phase.name] = self.phases.get(phase.name, 0) + phase.wall_ns
+        self.phases["other"] = self.phases.get("other", 0) + spans.other_ns
+
+    def line(self, now_ns: int, counters: Counters, host_bound: tuple[float, int] | None) -> str:
+        """`step 120 · 212 ms (fwd 71.0 ms, bwd 120 ms, …) · host-bound 41 % (step 31) · 19.3k tokens/s · kda fused=4/4`
+
+        `host_bound` is the idle share of the last profiled window and its last step. Times are means a step.
+        """
+        if self.last is None:
+            return "no step yet"
+        parts = [f"step {self.last}"]
+        if self.timed:
+            shown = ", ".join(f"{name} {format_ns(ns / self.timed)}" for name, ns in self.phases.items())
+            parts.append(f"{format_ns(self.wall_ns / self.timed)} ({shown})")
+        if host_bound is not None:
+            parts.append(f"host-bound {format_fraction(host_bound[0])} (step {host_bound[1]})")
+        if self.tokens is not None and now_ns > self.begun_ns:
+            parts.append(_rate(self.tokens * 1e9 / (now_ns - self.begun_ns)))
+        gate = gate_text(self.before, counters)
+        return " · ".join((*parts, gate) if gate else parts)
+
+
+def since(before: Counters, now: Counters) -> dict[str, PathCount]:
+    """Calls of each path between two readings; a counter that was reset in between counts from 0."""
+    found = {}
+    for path, count in now.paths:
+        old = dict(before.paths).get(path, PathCount(0, 0))
+        fwd = count.fwd - old.fwd if count.fwd >= old.fwd else count.fwd
+        bwd = count.bwd - old.bwd if count.bwd >= old.bwd else count.bwd
+        found[path] = PathCount(fwd, bwd)
+    return found
+
+
+def gate_text(before: Counters, now: Counters) -> str:
+    """`kda fused=12/12` (forward/backward) of the paths that were taken; empty when the op was not called."""
+    taken = [f"{path}={count.fwd}/{count.bwd}" for path, count in since(before, now).items() if count.fwd or count.bwd]
+    return " ".join(("kda", *taken)) if taken else ""
+
+
+def _rate(tokens_per_s: float) -> str:
+    if tokens_per_s >= _MANY_TOKENS:
+        return f"{format_number(tokens_per_s / 1000)}k tokens/s"
+    return f"{format_number(tokens_per_s)} tokens/s"

@@ -1,0 +1,193 @@
+"""The run directory of a loop: readable at every moment, samples in parts, so that a long loop stays cheap to store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from kdaprof import __version__
+from kdaprof.instruments.clock import clock_pair
+from kdaprof.instruments.steps.rows import rows_of
+from kdaprof.instruments.steps.spans import WHOLE, StepSpans
+from kdaprof.instruments.steps.window import Kind
+from kdaprof.integrations.steps.lab import NO_MARKS, LoopLab
+from kdaprof.integrations.steps.live import since
+from kdaprof.kda.ledger import Counters
+from kdaprof.kda.signatures import SIGNATURES
+from kdaprof.runs.cells import OWN_PATH, CellKey
+from kdaprof.runs.conditions import Conditions, ConditionsSnapshot
+from kdaprof.runs.environment import anonymised, anonymised_argv, scrub
+from kdaprof.runs.record import CellRecord, GateObservation, Observed, OwnCost, Profiled, RunRecord
+from kdaprof.runs.samples import Sample
+from kdaprof.runs.store import RunWriter
+from kdaprof.timeline import parquet
+from kdaprof.timeline.columns import Timeline
+
+PART_STEPS = 1024
+"""Steps of one part: a part is written again at each flush until it is full."""
+_MOST_SNAPSHOTS = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopSpec:
+    """What the caller says of the loop: it names the cells."""
+
+    run: str
+    shape: tuple[tuple[str, int], ...]
+    dtype: str
+    path: str | None
+    context: str
+    trains: bool
+    anonymous: bool
+
+
+@dataclass(slots=True)
+class LoopRun:
+    """Steps come in by `add`; `flush` brings the directory up to date."""
+
+    spec: LoopSpec
+    lab: LoopLab
+    writer: RunWriter
+    before: Counters
+    costs: tuple[OwnCost, ...]
+    record: RunRecord = field(init=False)
+    steps: int = 0
+    notes: list[str] = field(default_factory=list)
+    windows_missing: str | None = None
+    _fresh: list[StepSpans] = field(default_factory=list)
+    _rows: dict[CellKey, list[Sample]] = field(default_factory=dict)
+    _keys: list[CellKey] = field(default_factory=list)
+    _part: int = 1
+    _in_part: int = 0
+    _whole: CellKey | None = None
+    _tokens: int | None = None
+    _profiled: list[Profiled] = field(default_factory=list)
+    _during: list[ConditionsSnapshot] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        pair = clock_pair(self.lab.clock)
+        found = self.lab.environment()
+        secrets = self.lab.secrets() if self.spec.anonymous else None
+        self.record = RunRecord(
+            run=self.spec.run,
+            tool=f"kdaprof {__version__}",
+            command=anonymised_argv(found.argv, secrets) if secrets else found.argv,
+            started_unix_ns=pair.unix_ns,
+            started_monotonic_ns=pair.monotonic_ns,
+            complete=False,
+            environment=anonymised(found, secrets) if secrets else found,
+            conditions=Conditions(self.lab.snapshot(True), (), None),
+            overhead=self.costs,
+        )
+        self._put()
+
+    def add(self, spans: StepSpans) -> None:
+        """Keep a finished step; it reaches the disk with the next flush."""
+        self.steps += 1
+        self._fresh.append(spans)
+        self._tokens = spans.tokens if spans.tokens is not None else self._tokens
+
+    def add_window(self, timeline: Timeline, kind: Kind, first: int, steps: int) -> None:
+        """Store the timeline of a profiled window. Errors: TargetError."""
+        name = f"timeline-{self._cell().slug}-{kind}-{first:06d}.parquet"
+        parquet.write(self.writer.path / name, timeline)
+        self._profiled.append(Profiled(kind=kind, timeline=name, repeats=steps))
+
+    def flush(self) -> None:
+        """Write what came in since the last flush, and the record. Errors: TargetError."""
+        if self._fresh:
+            whole = self._cell()
+            for spans in self._fresh:
+                for key, row in rows_of(spans, whole):
+                    self._rows.setdefault(key, []).append(row)
+            self._in_part += len(self._fresh)
+            self._fresh.clear()
+            self._keys += [key for key in self._rows if key not in self._keys]
+            for key, rows in self._rows.items():
+                self.writer.put_part(key, self._part, rows)
+            if self._in_part >= PART_STEPS:
+                self._rows.clear()
+                self._part, self._in_part = self._part + 1, 0
+        if len(self._during) < _MOST_SNAPSHOTS:
+            self._during.append(self.lab.snapshot(False))
+        self._put()
+
+    def close(self, *, complete: bool) -> None:
+        """The last flush, with the conditions after and the end times. Errors: TargetError."""
+        self.flush()
+        pair = clock_pair(self.lab.clock)
+        self.record = replace(
+            self.record,
+            complete=complete,
+            ended_unix_ns=pair.unix_ns,
+            ended_monotonic_ns=pair.monotonic_ns,
+            conditions=replace(self.record.conditions, after=self.lab.snapshot(False)),
+        )
+        self._put()
+
+    def _put(self) -> None:
+        conditions = replace(self.record.conditions, during=tuple(self._during))
+        cells = tuple(CellRecord(key=key, status="ok", observed=self._observed(key)) for key in self._keys)
+        self.record = replace(self.record, conditions=conditions, cells=cells, notes=tuple(self.notes))
+        self.writer.put_record(scrub(self.record, self.lab.secrets()) if self.spec.anonymous else self.record)
+
+    def _cell(self) -> CellKey:
+        """The cell of the step. Its path is the one named, else the one that the gate took most until now."""
+        if self._whole is None:
+            spec = self.spec
+            taken = {path: count.fwd for path, count in since(self.before, self.lab.counters()).items() if count.fwd}
+            path = spec.path or (max(taken, key=taken.__getitem__) if taken else OWN_PATH)
+            self._whole = CellKey("step", path, spec.context, "eager", WHOLE, spec.shape, spec.dtype)
+        return self._whole
+
+    def _observed(self, key: CellKey) -> Observed:
+        on_gpu = self.lab.device.kind == "cuda"
+        calls = since(self.before, self.lab.counters())
+        gate = None
+        if any(count.fwd or count.bwd for count in calls.values()):
+            gate = GateObservation(
+                calls=self.steps,
+                chosen=key.path,
+                forward={path: count.fwd for path, count in calls.items() if count.fwd},
+                backward={path: count.bwd for path, count in calls.items() if count.bwd},
+            )
+        return Observed(
+            device="cuda" if on_gpu else "cpu",
+            borders="loop",
+            trains=self.spec.trains,
+            cache="loop",
+            tokens=self._tokens if key.phase == WHOLE else None,
+            clock_resolution_ns=self.lab.clock_resolution_ns,
+            l2_bytes=self.lab.device.traits.l2_bytes,
+            signatures=tuple(s for s in SIGNATURES if s.path in {"fused", key.path}) if key.phase == WHOLE else (),
+            gate=gate,
+            profiled=tuple(self._profiled),
+            missing=self._missing(on_gpu),
+        )
+
+    def _missing(self, on_gpu: bool) -> dict[str, str]:
+        told: dict[str, str] = {
+            "peak_bytes": "the loop's own peak counter is not reset",
+            "host_ns": "a running loop is not synchronised: its host borders are its wall",
+        }
+        if not on_gpu:
+            return {"gpu_busy_ns": NO_MARKS}
+        if self.windows_missing is not None and not self._profiled:
+            told |= dict.fromkeys(("gpu_busy_ns", "launches"), self.windows_missing)
+        return told
+
+
+def shape_axes(shape: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
+    """A shape as a cell holds it, in the order given."""
+    return tuple((str(axis), int(size)) for axis, size in shape.items())
+
+
+def window_steps(steps: Sequence[StepSpans]) -> str:
+    """`steps 30 to 31`, for a note."""
+    return f"steps {steps[0].number} to {steps[-1].number}" if steps else "no steps"
+
+
+def folder_of(base: Path, rank: int | None) -> Path:
+    """Where a rank writes: the run itself, or `rank00003` in it."""
+    return base if rank is None else base / f"rank{rank:05d}"
