@@ -48,13 +48,13 @@ def derive_standing(
     return replace(again, findings=(*_findings(run, falls), *again.findings))
 
 
-def _struck(facts: Mapping[str, Fact], cell: str, falls: Mapping[str, Fall]) -> dict[str, Fact]:
-    return {name: _refused(fact, falls.get(f"{cell}/{name}")) for name, fact in facts.items()}
-
-
-def _refused(fact: Fact, fall: Fall | None) -> Fact:
-    """The retraction stands before every other reason."""
+def struck(fact: Fact, fall: Fall | None) -> Fact:
+    """The figure, refused before every other reason where a retraction reaches it."""
     return fact if fall is None else replace(fact, quotable=False, reasons=(fall.reason, *fact.reasons))
+
+
+def _struck(facts: Mapping[str, Fact], cell: str, falls: Mapping[str, Fall]) -> dict[str, Fact]:
+    return {name: struck(fact, falls.get(f"{cell}/{name}")) for name, fact in facts.items()}
 
 
 def _findings(run: str, falls: Mapping[str, Fall]) -> Iterator[Finding]:
