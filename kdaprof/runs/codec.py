@@ -26,6 +26,9 @@ VERSIONS = {
     "history": 1,
     "compare": 1,
     "ranks": 1,
+    "ab": 1,
+    "ab-evidence": 1,
+    "ab-attempt": 1,
 }
 
 
