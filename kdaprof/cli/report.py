@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import zip_longest
+from itertools import groupby, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -16,6 +17,7 @@ from kdaprof.cli.standing import add_store_flag, as_it_stands, store_of
 from kdaprof.errors import BadFileError, Exit
 
 if TYPE_CHECKING:
+    from kdaprof.analysis.loop_ranks import LoopRank
     from kdaprof.analysis.view import RawRun
     from kdaprof.runs.record import RunRecord
     from kdaprof.runs.results import RunResults
@@ -35,6 +37,7 @@ examples:
 
 exit codes: 0 ok · 1 a run cannot be read · 2 usage · 3 --check found a difference"""
 
+_RANK_FOLDER = re.compile(r"rank\d+")
 _FIGURES_NAMED = 20
 _WIDEST = 400
 
@@ -100,10 +103,11 @@ def run(argv: Sequence[str]) -> int:
 
 def run_folders(path: Path) -> list[Path]:
     """The run itself, or the runs of its ranks (`rank00000/` …) when it holds one a rank."""
+    from kdaprof.runs.ranks import rank_folders
     from kdaprof.runs.store import RUN_FILE
 
     if path.is_dir() and not (path / RUN_FILE).exists():
-        ranks = sorted(part.parent for part in path.glob(f"rank*/{RUN_FILE}"))
+        ranks = rank_folders(path)
         if ranks:
             return ranks
     if path.is_file():
@@ -121,20 +125,35 @@ def _recomputed(path: Path) -> Shown:
 
 def _print_tables(shown: Sequence[Shown]) -> None:
     from kdaprof.cli.console import out_console
+    from kdaprof.report.loop_ranks import show_ranks
     from kdaprof.report.terminal import show_run
 
     console = out_console()
+    for ranks in _ranks(shown):
+        show_ranks(console, ranks)
+        console.print()
     for i, one in enumerate(shown):
         if i:
             console.print()
         show_run(console, one.record, one.results, path=one.path)
 
 
+def _ranks(shown: Sequence[Shown]) -> list[tuple[LoopRank, ...]]:
+    """The ranks of each job among the runs that are shown, side by side."""
+    from kdaprof.analysis.loop_ranks import loop_ranks
+
+    jobs = groupby((one for one in shown if _RANK_FOLDER.fullmatch(one.path.name)), key=lambda one: one.path.parent)
+    found = [loop_ranks([(int(one.path.name[4:]), one.raw, one.results) for one in job]) for _, job in jobs]
+    return [ranks for ranks in found if len(ranks) > 1]
+
+
 def _print_markdown(shown: Sequence[Shown]) -> None:
     from kdaprof.cli.console import print_file
+    from kdaprof.report.loop_ranks import ranks_markdown
     from kdaprof.report.markdown import render
 
-    print_file("\n".join(render(one.record, one.results) for one in shown).encode())
+    beside = ["\n".join(ranks_markdown(ranks)) for ranks in _ranks(shown)]
+    print_file("\n".join((*beside, *(render(one.record, one.results) for one in shown))).encode())
 
 
 def _print_json(shown: Sequence[Shown]) -> None:

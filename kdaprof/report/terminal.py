@@ -21,6 +21,7 @@ from kdaprof.report.scene import Scene
 from kdaprof.report.sheets import Spec
 from kdaprof.report.trouble import troubles
 from kdaprof.report.upright import Upright, blocks, upright
+from kdaprof.runs.cells import OWN_PATH
 from kdaprof.runs.record import RunRecord
 from kdaprof.runs.results import Evidence, Finding, RunResults
 from kdaprof.runs.store import REPORT_FILE
@@ -140,6 +141,8 @@ def _draw(console: Console, table: Upright) -> None:
 
 def _proof(found: Sequence[Evidence]) -> Text:
     """The worst verdict of the group's cells, with what each kind of witness said where they disagree."""
+    if found[0].expected == OWN_PATH:
+        return Text("the op was not called: no path to prove", style="dim")
     order = list(_EVIDENCE)
     worst = max(found, key=lambda evidence: order.index(evidence.verdict))
     names = ", ".join(w.name for w in worst.witnesses if w.says == worst.expected)

@@ -16,6 +16,8 @@ from kdaprof.timeline.columns import Kind
 
 _RANK_IN_NAME = re.compile(r"(?i)rank[_.\-]?(\d+)")
 
+_HOST_COLLECTIVE = re.compile(r"(gloo|mpi):")
+
 STRAGGLER_WAIT = 0.05
 """A rank for which the others wait this share of their device span is a straggler."""
 
@@ -60,12 +62,15 @@ class RankRow:
 
 
 def collectives_of(context: Context) -> tuple[Collective, ...]:
-    """Durations of collective kernels by name, in order of start."""
+    """Durations of collectives by name, in order of start: kernels on devices, else ranges of a host's backend."""
     timeline = context.timeline
-    is_collective = np.array([family(name, Kind.KERNEL) == "nccl" for name in timeline.names] or [False], np.bool_)
-    if not len(timeline) or not is_collective.any():
+    on_device = np.array([family(name, Kind.KERNEL) == "nccl" for name in timeline.names] or [False], np.bool_)
+    on_host = np.array([_HOST_COLLECTIVE.match(name) is not None for name in timeline.names] or [False], np.bool_)
+    if not len(timeline) or not (on_device | on_host).any():
         return ()
-    rows = np.flatnonzero((timeline.kind == Kind.KERNEL) & is_collective[timeline.name])
+    rows = np.flatnonzero((timeline.kind == Kind.KERNEL) & on_device[timeline.name])
+    if not rows.size:
+        rows = np.flatnonzero(timeline.of_kind(Kind.ANNOTATION, Kind.CPU_OP) & on_host[timeline.name])
     rows = rows[np.argsort(timeline.start_ns[rows], kind="stable")]
     found = []
     for name in dict.fromkeys(timeline.name[rows].tolist()):

@@ -172,7 +172,7 @@ class LoopRun:
             "host_ns": "a running loop is not synchronised: its host borders are its wall",
         }
         if not on_gpu:
-            return {"gpu_busy_ns": NO_MARKS}
+            return told | {"gpu_busy_ns": NO_MARKS}
         if self.windows_missing is not None and not self._profiled:
             told |= dict.fromkeys(("gpu_busy_ns", "launches"), self.windows_missing)
         return told
