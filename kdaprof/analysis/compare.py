@@ -131,16 +131,12 @@ def decide(gates: Sequence[GateVerdict | None]) -> Decision:
     return "go" if told and all(gate == "pass" for gate in told) else "not-established"
 
 
-def gate_of(ratio: float, interval: Interval, rounds: int, threshold: float) -> GateVerdict:
-    """Whether a ratio is a regression: `fail` when it is established as slower and beyond the threshold.
-
-    `pass` when its whole interval lies below 1 + threshold; an interval that reaches beyond it leaves the question
-    open, as do too few rounds.
-    """
-    verdict, _ = judge(interval, rounds, SAME_BAND)
-    if verdict == "slower" and ratio > 1 + threshold:
-        return "fail"
-    return "pass" if rounds >= MIN_ROUNDS and interval[1] <= 1 + threshold else "not-established"
+def gate_of(interval: Interval, rounds: int, threshold: float) -> GateVerdict:
+    """Whether a ratio is a regression: only where its whole interval lies on one side of 1 + threshold is it said."""
+    low, high = interval
+    if rounds >= MIN_ROUNDS and high <= 1 + threshold:
+        return "pass"
+    return "fail" if rounds >= MIN_ROUNDS and low > 1 + threshold else "not-established"
 
 
 def _row(name: str, base: tuple[Side, CellResult], cand: tuple[Side, CellResult], threshold: float, band: float) -> Row:
@@ -161,7 +157,7 @@ def _row(name: str, base: tuple[Side, CellResult], cand: tuple[Side, CellResult]
     verdict, why = judge(interval, min(counts), band)
     return Row(
         cell=one.id, fact=name, base=facts[0], cand=facts[1], ratio=ratio, interval=interval, rounds=counts,
-        verdict=verdict, why=why, gate=gate_of(ratio, interval, min(counts), threshold),
+        verdict=verdict, why=why, gate=gate_of(interval, min(counts), threshold),
     )  # fmt: skip
 
 

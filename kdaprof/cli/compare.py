@@ -24,10 +24,10 @@ settings, clocks, cache policy, shapes) is named first. No ratio is made from a 
 or that was retracted. The runs were not interleaved: where a few per cent decide, use `kdaprof ab`.
 
 exit codes:
-  0  GO: each figure of BASE that could be compared is within 1 + threshold, interval and all
-  3  NO-GO: a figure is established as slower, and its ratio lies beyond the threshold
-  4  inconclusive: an interval reaches beyond the threshold, CAND has no quotable figure where BASE has
-     one, or nothing can be compared at all
+  0  GO: each ratio lies within 1 + threshold, interval and all
+  3  NO-GO: a regression: a ratio lies beyond 1 + threshold, interval and all
+  4  inconclusive: an interval holds 1 + threshold, CAND has no quotable figure where BASE has one, there
+     are fewer than 5 rounds, or nothing can be compared at all
   1  a run cannot be read · 2  usage"""
 
 

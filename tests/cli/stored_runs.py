@@ -17,6 +17,7 @@ CELL = scenes.key().id
 def stored(folder: Path, name: str, *, wall_ns: int = 200_000, day: int = 0, **changes: Any) -> Path:
     """A run `name` in `folder`: one fused forward cell of this wall, started so many days later."""
     scene = {key: changes.pop(key) for key in ("warm", "rounds", "per_round") if key in changes}
+    scene.setdefault("warm", (20 * wall_ns, *[wall_ns] * 4))
     record: dict[str, Any] = {"run": name, "started_unix_ns": 1_796_000_000_000_000_000 + day * DAY, **changes}
     record.setdefault("environment", replace(scenes.environment(), cwd="/srv/kda", git_commit="abc1234def567890"))
     raw = scenes.raw(scenes.scene(wall_ns=wall_ns, profiled_wall_ns=wall_ns, **scene), **record)
