@@ -105,7 +105,7 @@ class LoadedRun:
     def timeline(self, cell: str, kind: str = "full") -> pd.DataFrame:
         """Events of a cell's profiled repeats, one row each: kind, name, start_ns, end_ns, device, stream, thread, …
 
-        `cell` is an id, or the part of one that fits one recorded cell (`fused/plain/eager/fwd`); `kind` is `cuda`
+        `cell` is an id, or a part of one that only one recorded cell has (`fused/plain/eager/fwd`); `kind` is `cuda`
         (CUDA activity alone) or `full` (CPU and CUDA). Errors: UsageError that names what there is.
         """
         frame: pd.DataFrame = to_table(self.recording(cell, kind)).to_pandas()
@@ -136,7 +136,7 @@ def load(run: str | Path, *, store: str | Path | None = None) -> LoadedRun:
 
 
 def _one(part: str, known: set[str], what: str) -> str:
-    found = [part] if part in known else sorted(cell for cell in known if part in cell)
+    found = [part] if part in known else sorted(cell for cell in known if f"/{part.strip('/')}/" in f"/{cell}/")
     if len(found) == 1:
         return found[0]
     if found:
