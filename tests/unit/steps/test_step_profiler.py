@@ -1,0 +1,353 @@
+"""`kdaprof.StepProfiler` around real training loops on the CPU: wrappers, ends of every kind, what is stored."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from importlib import resources
+from pathlib import Path
+
+import jsonschema
+import pytest
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.checkpoint import checkpoint
+
+import kdaprof
+from kdaprof import StepProfiler
+from kdaprof.analysis.derive import derive
+from kdaprof.analysis.recompute import load_raw
+from kdaprof.cli.main import main
+from kdaprof.errors import UsageError
+from kdaprof.integrations.steps import WindowPlan
+from kdaprof.integrations.steps import run as run_module
+from kdaprof.kda import kda
+from kdaprof.runs.atomic import TargetError
+from kdaprof.runs.document import run_document, run_schema
+from kdaprof.runs.samples import Sample
+
+B, T = 2, 16
+NO_WINDOWS = WindowPlan(most=0)
+
+
+class Layer(nn.Module):
+    """A projection, our op, and a way out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.into = nn.Linear(16, 4 * 16)
+        self.out = nn.Linear(16, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v, g = (part.unsqueeze(2) for part in self.into(x).chunk(4, -1))
+        o, _ = kda(q, k, v, -g.square(), torch.sigmoid(q[..., 0]), chunk=16, path="tensor")
+        return self.out(o.squeeze(2))
+
+
+def profiler(out: Path, **options: object) -> StepProfiler:
+    given = {"shape": {"B": B, "T": T}, "windows": NO_WINDOWS, "environ": {}} | options
+    return StepProfiler(out, **given)  # type: ignore[arg-type]
+
+
+def one_step(prof: StepProfiler, model: Callable[[Tensor], Tensor], optimizer: torch.optim.Optimizer) -> None:
+    with prof.step(tokens=B * T):
+        with prof.phase("fwd"):
+            loss = model(torch.randn(B, T, 16)).square().mean()
+        with prof.phase("bwd"):
+            loss.backward()
+        with prof.phase("opt"):
+            optimizer.step()
+            optimizer.zero_grad()
+
+
+def train(out: Path, model: nn.Module, steps: int = 6, call: Callable[[Tensor], Tensor] | None = None) -> StepProfiler:
+    optimizer = torch.optim.AdamW(model.parameters())
+    with profiler(out) as prof:
+        for _ in range(steps):
+            one_step(prof, call or model, optimizer)
+    assert prof.notes == ()
+    return prof
+
+
+def stored(out: Path) -> dict[str, tuple[Sample, ...]]:
+    """Samples by phase."""
+    return {cell.split("/")[4]: rows for cell, rows in load_raw(out).samples.items()}
+
+
+def whole_and_added_up(out: Path, steps: int) -> None:
+    rows = stored(out)
+    walls = {phase: {row.index: row.wall_ns or 0 for row in found} for phase, found in rows.items()}
+    assert list(walls["step"]) == list(range(steps))
+    for number, wall in walls["step"].items():
+        assert sum(of[number] for phase, of in walls.items() if phase != "step") == wall
+        assert all(walls[phase][number] > 0 for phase in ("fwd", "bwd", "opt"))
+
+
+# ---------------------------------------------------------------- wrappers
+
+
+def test_a_plain_loop(tmp_path: Path) -> None:
+    prof = train(tmp_path / "run", Layer())
+    whole_and_added_up(tmp_path / "run", 6)
+    raw = load_raw(tmp_path / "run")
+    step = next(cell for cell in raw.record.cells if cell.key.phase == "step")
+    # The path is the one that the gate took; forward and backward were counted apart.
+    assert step.id == "step/tensor/plain/eager/step/B2-T16/float32"
+    assert step.observed is not None
+    assert step.observed.gate is not None
+    assert (step.observed.gate.forward, step.observed.gate.backward) == ({"tensor": 6}, {"tensor": 6})
+    assert step.observed.tokens == B * T
+    assert "own cost: " in prof.summary()
+    assert raw.record.complete
+
+
+def test_autocast(tmp_path: Path) -> None:
+    def call(x: Tensor) -> Tensor:
+        with torch.autocast("cpu", torch.bfloat16):
+            return model(x).float()
+
+    model = Layer()
+    train(tmp_path / "run", model, call=call)
+    whole_and_added_up(tmp_path / "run", 6)
+
+
+def test_gradient_accumulation(tmp_path: Path) -> None:
+    model = Layer()
+    optimizer = torch.optim.AdamW(model.parameters())
+    with profiler(tmp_path / "run") as prof:
+        for _ in range(5):
+            with prof.step(tokens=3 * B * T):
+                for _ in range(3):
+                    with prof.phase("fwd"):
+                        loss = model(torch.randn(B, T, 16)).square().mean() / 3
+                    with prof.phase("bwd"):
+                        loss.backward()
+                with prof.phase("opt"):
+                    optimizer.step()
+                    optimizer.zero_grad()
+    whole_and_added_up(tmp_path / "run", 5)
+    assert [row.calls for row in stored(tmp_path / "run")["bwd"]] == [3] * 5
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_activation_checkpointing(tmp_path: Path, reentrant: bool) -> None:
+    def call(x: Tensor) -> Tensor:
+        found: Tensor = checkpoint(model, x.requires_grad_(), use_reentrant=reentrant)
+        return found
+
+    model = Layer()
+    train(tmp_path / "run", model, call=call)
+    whole_and_added_up(tmp_path / "run", 6)
+    gate = load_raw(tmp_path / "run").record.cells[0].observed
+    assert gate is not None
+    assert gate.gate is not None
+    # Each forward runs twice, once inside the backward.
+    assert (gate.gate.forward, gate.gate.backward) == ({"tensor": 12}, {"tensor": 6})
+
+
+def test_torch_compile(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 1))
+    train(tmp_path / "run", model, call=torch.compile(model, backend="aot_eager"))
+    whole_and_added_up(tmp_path / "run", 6)
+    rows = stored(tmp_path / "run")["fwd"]
+    assert (rows[0].wall_ns or 0) > 10 * (rows[-1].wall_ns or 0)  # compiling is in step 0, and step 0 is kept
+
+
+def test_ddp(tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=0, world_size=1)
+    try:
+        train(tmp_path / "run", DistributedDataParallel(Layer()))
+    finally:
+        dist.destroy_process_group()
+    whole_and_added_up(tmp_path / "run", 6)
+
+
+# ---------------------------------------------------------------- ends
+
+
+def test_break_and_a_second_close(tmp_path: Path) -> None:
+    model = Layer()
+    optimizer = torch.optim.AdamW(model.parameters())
+    with profiler(tmp_path / "run") as prof:
+        for number in range(9):
+            if number == 3:
+                break
+            one_step(prof, model, optimizer)
+    prof.close()
+    whole_and_added_up(tmp_path / "run", 3)
+    assert load_raw(tmp_path / "run").record.complete
+
+
+@pytest.mark.parametrize("error", [ValueError("bad batch"), KeyboardInterrupt()])
+def test_an_exception_passes_and_leaves_a_partial_run(tmp_path: Path, error: BaseException) -> None:
+    model = Layer()
+    optimizer = torch.optim.AdamW(model.parameters())
+
+    def loop() -> None:
+        with profiler(tmp_path / "run") as prof:
+            for _ in range(5):
+                one_step(prof, model, optimizer)
+            with prof.step(), prof.phase("fwd"):
+                raise error
+
+    with pytest.raises(type(error)):
+        loop()
+    whole_and_added_up(tmp_path / "run", 5)
+    record = load_raw(tmp_path / "run").record
+    assert not record.complete
+    assert record.notes == (f"the loop was ended by {type(error).__name__} in step 5, phase fwd",)
+    assert "Partial run" in (tmp_path / "run" / "report.md").read_text()
+
+
+FORGETFUL = """
+import sys
+from kdaprof import StepProfiler
+prof = StepProfiler(sys.argv[1], shape={"B": 1}, device="cpu")
+for _ in range(9):
+    with prof.step(), prof.phase("fwd"):
+        pass
+"""
+ENDLESS = """
+import sys, time
+from kdaprof import StepProfiler
+from kdaprof.integrations.steps import WindowPlan, profiler
+profiler.FLUSH_NS = 50_000_000
+plan = WindowPlan(most=0)
+with StepProfiler(sys.argv[1], shape={"B": 1}, device="cpu", windows=plan, live=print, live_seconds=0.3) as prof:
+    while True:
+        with prof.step(), prof.phase("fwd"):
+            time.sleep(0.005)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_ctrl_c_and_a_kill(tmp_path: Path, number: signal.Signals) -> None:
+    out = tmp_path / "run"
+    command = [sys.executable, "-u", "-c", ENDLESS, str(out)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        line = child.stdout.readline()
+        assert line.startswith("step "), line
+        child.send_signal(number)
+        _, errors = child.communicate(timeout=60)
+    raw = load_raw(out)
+    assert not raw.record.complete
+    assert all(len(rows) > 5 for rows in raw.samples.values())
+    if number is signal.SIGINT:
+        assert "KeyboardInterrupt" in errors  # the user's own, passed on
+        assert raw.record.notes[0].startswith("the loop was ended by KeyboardInterrupt in step")
+        assert (out / "report.md").exists()
+    assert derive(raw).cells
+
+
+def test_a_process_that_forgets_to_close(tmp_path: Path) -> None:
+    subprocess.run(
+        [sys.executable, "-c", FORGETFUL, str(tmp_path / "run")], check=True, capture_output=True, timeout=60
+    )
+    record = load_raw(tmp_path / "run").record
+    assert (record.complete, record.notes) == (False, ("the process ended before the profiler was closed",))
+
+
+# ---------------------------------------------------------------- what is stored, and when it cannot be
+
+
+def test_the_run_is_a_run_like_any_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "run"
+    train(out, Layer(), steps=30)
+    raw = load_raw(out)
+    document = run_document(raw.record, derive(raw), out)
+    jsonschema.validate(document, run_schema())
+    assert main(["report", str(out), "--check"]) == 0
+    capsys.readouterr()
+    assert main(["report", str(out), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == json.loads(json.dumps(document))
+
+
+def test_a_real_window_on_the_cpu(tmp_path: Path) -> None:
+    model = Layer()
+    optimizer = torch.optim.AdamW(model.parameters())
+    with profiler(tmp_path / "run", windows=WindowPlan(first=3, every=50, steps=2)) as prof:
+        for _ in range(8):
+            one_step(prof, model, optimizer)
+    assert prof.notes == ()
+    (file,) = (tmp_path / "run").glob("timeline-*.parquet")
+    assert main(["analyze", str(file), "--json"]) == 0
+    assert [row.repeat for row in stored(tmp_path / "run")["step"]] == ["unprofiled"] * 3 + ["profiled-full"] * 2 + [
+        "unprofiled"
+    ] * 3
+
+
+def test_a_long_loop_is_stored_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_module, "PART_STEPS", 10)
+    with profiler(tmp_path / "run") as prof:
+        for number in range(35):
+            with prof.step(), prof.phase("fwd"):
+                pass
+            if number % 5 == 4:
+                prof._run.flush()
+    files = sorted(path.name for path in (tmp_path / "run" / "samples.parquet").glob("*_fwd_*"))
+    assert len(files) == 4
+    assert [row.index for row in stored(tmp_path / "run")["fwd"]] == list(range(35))
+
+
+def test_a_full_disk_is_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise TargetError("samples: cannot write (No space left on device); free space")
+
+    with profiler(tmp_path / "run") as prof:
+        monkeypatch.setattr(prof._run.writer.__class__, "put_part", full)
+        with prof.step(), prof.phase("fwd"):
+            pass
+    assert prof.notes[0].startswith("the run could not be closed: TargetError: samples: cannot write (No space left")
+
+
+def test_the_live_line_at_any_cadence(tmp_path: Path) -> None:
+    lines: list[str] = []
+    model = Layer()
+    optimizer = torch.optim.AdamW(model.parameters())
+    with profiler(tmp_path / "run", live=lines.append, live_seconds=0.0) as prof:
+        for _ in range(3):
+            one_step(prof, model, optimizer)
+        time.sleep(0.01)
+        assert prof.line() == "no step yet"
+    assert [line.split(" · ")[0] for line in lines] == ["step 0", "step 1", "step 2"]
+    assert " ms (fwd " in lines[0]
+    assert "tokens/s" in lines[1]
+    assert all(line.endswith("kda tensor=1/1") for line in lines)
+
+
+def test_faults_before_the_loop(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="shape is empty"):
+        StepProfiler(tmp_path / "run", shape={}, environ={})
+    with pytest.raises(UsageError, match="all ranks must name the same directory"):
+        StepProfiler(shape={"B": 1}, environ={"RANK": "0", "WORLD_SIZE": "2"})
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "notes.txt").write_text("mine")
+    with pytest.raises(UsageError, match="not empty; choose another"):
+        profiler(tmp_path / "full")
+    assert [path.name for path in (tmp_path / "full").iterdir()] == ["notes.txt"]
+
+
+def test_anonymous(tmp_path: Path) -> None:
+    with profiler(tmp_path / "run", anonymous=True) as prof, prof.step(), prof.phase("fwd"):
+        pass
+    text = (tmp_path / "run" / "run.json").read_text()
+    assert str(Path.home()) not in text
+    assert str(Path.cwd()) not in text
+
+
+def test_the_public_name_is_lazy() -> None:
+    assert kdaprof.StepProfiler is StepProfiler
+    code = "import kdaprof, sys; assert 'torch' not in sys.modules and 'kdaprof.integrations' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    assert resources.files("kdaprof.runs").joinpath("schemas/ranks-1.json").is_file()
