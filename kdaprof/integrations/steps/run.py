@@ -98,11 +98,12 @@ class LoopRun:
         """Write what came in since the last flush, and the record. Errors: TargetError."""
         if self._fresh:
             whole = self._cell()
-            for spans in self._fresh:
-                for key, row in rows_of(spans, whole):
-                    self._rows.setdefault(key, []).append(row)
+            # Made first and added at once: Ctrl-C in between must neither lose a step nor store it twice.
+            fresh = [pair for spans in self._fresh for pair in rows_of(spans, whole)]
             self._in_part += len(self._fresh)
             self._fresh.clear()
+            for key, row in fresh:
+                self._rows.setdefault(key, []).append(row)
             self._keys += [key for key in self._rows if key not in self._keys]
             for key, rows in self._rows.items():
                 self.writer.put_part(key, self._part, rows)

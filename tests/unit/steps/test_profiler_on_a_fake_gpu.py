@@ -1,4 +1,4 @@
-"""The whole profiler in fake time on a fake GPU: figures from windows, faults of instruments, one that stays attached."""
+"""The whole profiler in fake time on a fake GPU: figures from windows, faults, a profiler that stays attached."""
 
 from __future__ import annotations
 
