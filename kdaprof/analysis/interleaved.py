@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from kdaprof.analysis.stats import Interval, paired_rounds, t_interval
+from kdaprof.analysis.stats import CONFIDENCE, Interval, paired_rounds, t_interval
 
 Comparison = Literal["faster", "slower", "same", "not-established"]
 
@@ -29,7 +29,11 @@ class Ratio:
 
 
 def compare_interleaved(
-    base: Mapping[int, Sequence[float]], cand: Mapping[int, Sequence[float]], *, band: float = SAME_BAND
+    base: Mapping[int, Sequence[float]],
+    cand: Mapping[int, Sequence[float]],
+    *,
+    band: float = SAME_BAND,
+    confidence: float = CONFIDENCE,
 ) -> Ratio:
     """Compare times by round: log ratio of the round medians, t interval over rounds.
 
@@ -48,11 +52,34 @@ def compare_interleaved(
     if len(pairs) < 2:
         text = f"{len(pairs)} round in common; an interval needs 2, a verdict {MIN_ROUNDS}"
         return Ratio(value=None, interval=None, rounds=len(pairs), verdict="not-established", why=text)
-    logs = [math.log(b / a) for a, b in pairs]
-    low, high = (math.exp(end) for end in t_interval(logs))
-    value = math.exp(math.fsum(logs) / len(logs))
-    verdict, why = _judge((low, high), len(pairs), band)
-    return Ratio(value=value, interval=(low, high), rounds=len(pairs), verdict=verdict, why=why)
+    return _of_logs([math.log(b / a) for a, b in pairs], band, confidence)
+
+
+Sides = tuple[Mapping[int, Sequence[float]], Mapping[int, Sequence[float]]]
+"""Samples by round of base and candidate."""
+
+
+def compare_geometric(
+    shapes: Sequence[Sides], *, band: float = SAME_BAND, confidence: float = CONFIDENCE
+) -> Ratio:
+    """The geometric mean of cand / base over shapes, each shape weighing the same, with its interval over rounds.
+
+    A round gives one figure, the mean of its shapes' log ratios, so that what the shapes of a round share is not
+    counted as if it were independent. Only rounds that every shape has are used. ValueError without shapes.
+    """
+    if not shapes:
+        raise ValueError("a geometric mean needs a shape")
+    logs: dict[int, list[float]] = {}
+    for base, cand in shapes:
+        for number in sorted(base.keys() & cand.keys()):
+            pair = paired_rounds({number: base[number]}, {number: cand[number]})
+            if pair and min(pair[0]) > 0:
+                logs.setdefault(number, []).append(math.log(pair[0][1] / pair[0][0]))
+    means = [math.fsum(found) / len(found) for _, found in sorted(logs.items()) if len(found) == len(shapes)]
+    if len(means) < 2:
+        text = f"{len(means)} round that every shape has; an interval needs 2, a verdict {MIN_ROUNDS}"
+        return Ratio(value=None, interval=None, rounds=len(means), verdict="not-established", why=text)
+    return _of_logs(means, band, confidence)
 
 
 def geometric_mean(ratios: Sequence[float]) -> float:
@@ -62,7 +89,15 @@ def geometric_mean(ratios: Sequence[float]) -> float:
     return math.exp(math.fsum(math.log(r) for r in ratios) / len(ratios))
 
 
-def _judge(interval: Interval, rounds: int, band: float) -> tuple[Comparison, str | None]:
+def _of_logs(logs: Sequence[float], band: float, confidence: float) -> Ratio:
+    low, high = (math.exp(end) for end in t_interval(logs, confidence=confidence))
+    value = math.exp(math.fsum(logs) / len(logs))
+    verdict, why = judge((low, high), len(logs), band)
+    return Ratio(value=value, interval=(low, high), rounds=len(logs), verdict=verdict, why=why)
+
+
+def judge(interval: Interval, rounds: int, band: float) -> tuple[Comparison, str | None]:
+    """The verdict that a ratio's interval over so many rounds allows, and why it is none where it is none."""
     low, high = interval
     if rounds < MIN_ROUNDS:
         return "not-established", f"{rounds} rounds; a verdict needs {MIN_ROUNDS}"

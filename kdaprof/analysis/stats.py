@@ -78,15 +78,15 @@ def round_medians(pairs: Iterable[tuple[int, float]]) -> tuple[float, ...]:
 
 
 @lru_cache(maxsize=256)
-def t_factor(degrees: int) -> float:
-    """Two-sided 95 % quantile of Student's t with `degrees` ≥ 1 degrees of freedom."""
+def t_factor(degrees: int, confidence: float = CONFIDENCE) -> float:
+    """Two-sided quantile of Student's t with `degrees` ≥ 1 degrees of freedom."""
     from scipy.stats import t  # noqa: PLC0415 - a third of a second that --help need not pay
 
-    return float(t.ppf(0.5 + CONFIDENCE / 2, degrees))
+    return float(t.ppf(0.5 + confidence / 2, degrees))
 
 
-def t_interval(values: Sequence[float]) -> Interval:
-    """95 % t interval of the mean of ≥ 2 independent values; of zero width when they are all equal."""
+def t_interval(values: Sequence[float], *, confidence: float = CONFIDENCE) -> Interval:
+    """t interval (95 %) of the mean of ≥ 2 independent values; of zero width when they are all equal."""
     count = len(values)
     if count < 2:
         raise ValueError("an interval needs two values or more")
@@ -94,7 +94,7 @@ def t_interval(values: Sequence[float]) -> Interval:
         return (values[0], values[0])  # the mean of equal values need not be equal to them in floating point
     mean = math.fsum(values) / count
     variance = math.fsum((value - mean) ** 2 for value in values) / (count - 1)
-    half = t_factor(count - 1) * math.sqrt(variance / count)
+    half = t_factor(count - 1, confidence) * math.sqrt(variance / count)
     return (mean - half, mean + half)
 
 

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import os
-import signal
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
 
 from kdaprof.cli.parser import VerbParser
-from kdaprof.errors import Exit, UsageError
+from kdaprof.cli.stopping import stoppable
+from kdaprof.errors import UsageError
 from kdaprof.probe.plan import Effort, Request
 
 EXAMPLES = """\
@@ -70,7 +66,7 @@ def run(argv: Sequence[str]) -> int:
     _require_torch()
     from kdaprof.cli.probe_run import probe_and_report
 
-    with _stoppable():
+    with stoppable():
         return int(probe_and_report(request, as_json=args.json))
 
 
@@ -107,25 +103,3 @@ def _require_torch() -> None:
 
     if find_spec("torch") is None:
         raise UsageError("probe needs torch: pip install 'kdaprof[torch]'")
-
-
-@contextmanager
-def _stoppable() -> Iterator[None]:
-    """First Ctrl-C or SIGTERM: stop, keep what is measured. Second: end at once."""
-
-    def stop(_number: int, _frame: FrameType | None) -> None:
-        signal.signal(signal.SIGINT, _leave)
-        signal.signal(signal.SIGTERM, _leave)
-        raise KeyboardInterrupt
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _leave(_number: int, _frame: FrameType | None) -> None:
-    sys.stderr.flush()
-    os._exit(Exit.INTERRUPTED)

@@ -20,6 +20,7 @@ import pytest
 from kdaprof.cli import probe
 from kdaprof.cli.main import main
 from kdaprof.cli.probe_run import _exit_code
+from kdaprof.cli.stopping import stoppable
 from kdaprof.errors import Exit, UsageError
 from kdaprof.probe.plan import Request
 from kdaprof.runs.document import run_schema
@@ -415,7 +416,7 @@ def test_the_first_signal_stops_and_handlers_are_put_back() -> None:
     before = [signal.getsignal(number) for number in signals]
 
     def stopped() -> None:
-        with probe._stoppable():
+        with stoppable():
             assert not {signal.getsignal(number) for number in signals} & set(before)
             signal.raise_signal(signal.SIGTERM)
 

@@ -1,0 +1,106 @@
+"""The part of `kdaprof ab` that measures: the real hands, the target folder, and what is written into it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from kdaprof.analysis.ab.contract import Contract, Shape
+from kdaprof.analysis.ab.document import ab_document
+from kdaprof.analysis.ab.evidence import ShapeEvidence
+from kdaprof.analysis.ab.result import Result
+from kdaprof.analysis.ab.stored import EVIDENCE_FILE, write_evidence
+from kdaprof.analysis.recompute import recompute
+from kdaprof.cli.console import err_console
+from kdaprof.cli.stopping import stoppable
+from kdaprof.probe.ab.experiment import run_experiment
+from kdaprof.probe.ab.machine import this_machine
+from kdaprof.probe.ab.order import Hands, Order
+from kdaprof.probe.ab.path_runs import evidence_of_run, path_request
+from kdaprof.probe.ab.process import run_command
+from kdaprof.probe.ab.target import worker
+from kdaprof.report.ab import experiment_markdown
+from kdaprof.report.progress import Silent
+from kdaprof.runs.atomic import write_bytes, write_text
+from kdaprof.runs.codec import dumps
+from kdaprof.runs.ids import new_run_id
+from kdaprof.runs.store import REPORT_FILE, open_target
+
+CONTRACT_FILE, DOCUMENT_FILE = "contract.toml", "ab.json"
+
+
+def measured(
+    contract: Contract,
+    path: Path,
+    sides: tuple[str, str],
+    out: Path | None,
+    store: Path,
+    command: Sequence[str],
+    *,
+    force: bool,
+) -> Result:
+    """Run the experiment; its folder is complete when this returns, whatever came out.
+
+    Errors: UsageError and TargetError before anything is measured; UnavailableError without the device.
+    """
+    folder = out or Path("runs") / new_run_id(f"ab-{contract.name}")
+    order = Order(
+        contract=contract,
+        folder=path.resolve().parent,
+        base=sides[0],
+        cand=sides[1],
+        out=folder,
+        store=store,
+        command=tuple(command),
+    )
+    if contract.kind == "paths":
+        for shape in contract.shapes:
+            path_request(order, shape)  # refused before the folder is made
+    machine = this_machine(contract.measure.device)
+    open_target(folder, force=force)
+    for name in (EVIDENCE_FILE, DOCUMENT_FILE):
+        (folder / name).unlink(missing_ok=True)
+    write_bytes(folder / CONTRACT_FILE, path.read_bytes())
+    hands = Hands(
+        machine=machine,
+        run=run_command,
+        worker=worker,
+        probe=probe_shape,
+        load=recompute,
+        unix_ns=time.time_ns,
+        progress=_Lines(),
+    )
+    with stoppable():
+        result, evidence = run_experiment(order, hands)
+    if evidence is not None:
+        write_evidence(folder, evidence)
+    write_bytes(folder / DOCUMENT_FILE, dumps(ab_document(result, command=command)))
+    write_text(folder / REPORT_FILE, experiment_markdown(result))
+    err_console().print(f"results in {folder}", soft_wrap=True)
+    return result
+
+
+def probe_shape(order: Order, shape: Shape) -> ShapeEvidence:
+    """Probe both paths on one shape into the experiment's folder. Errors: KeyboardInterrupt, as the probe's end."""
+    from kdaprof.instruments.cuda_device import open_device
+    from kdaprof.probe.real import real_lab
+    from kdaprof.probe.session import run_probe
+
+    request = path_request(order, shape)
+    device = open_device(request.device)
+    plan = request.plan("cpu" if device.kind == "cpu" else f"cuda:{device.index}")
+    outcome = run_probe(plan, real_lab(plan, Silent()))
+    if outcome.interrupted:
+        raise KeyboardInterrupt
+    return evidence_of_run(shape.name, outcome.path, order.sides)
+
+
+class _Lines:
+    """A line on stderr for each step: an experiment takes minutes, and each line is worth keeping in a log."""
+
+    def advance(self, text: str) -> None:
+        """One more step is done."""
+        with suppress(OSError):
+            err_console().print(text, style="dim", soft_wrap=True)
