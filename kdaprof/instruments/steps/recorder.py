@@ -118,8 +118,11 @@ class StepRecorder:
         self._step = step
         self._last_ns = step.start_ns = self._now()
 
-    def end_step(self) -> None:
-        """Close the step, with whatever phase is still open in it. Errors: UsageError when no step is open."""
+    def end_step(self, tokens: int | None = None) -> None:
+        """Close the step, with whatever phase is still open in it; `tokens`, where only now they are known.
+
+        Errors: UsageError when no step is open.
+        """
         now = self._now()
         step = self._step
         if step is None:
@@ -127,6 +130,8 @@ class StepRecorder:
         while self._open:
             self._end_phase(now)
         step.end_ns = now
+        if tokens is not None:
+            step.tokens = tokens
         if self._new_mark is not None:
             step.last = self._last_mark if now - self._last_ns <= SHARED_NS else self._mark(step)
         if self._ranges is not None:
