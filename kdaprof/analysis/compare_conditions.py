@@ -97,8 +97,7 @@ def _cache(cell: CellRecord) -> str | None:
 
 
 def _shape(cell: CellRecord) -> str:
-    sizes = "-".join(f"{axis}{size}" for axis, size in cell.key.shape)
-    return f"{cell.key.workload} {sizes} {cell.key.dtype}"
+    return f"{cell.key.workload} {cell.key.extents} {cell.key.dtype}"
 
 
 def _commit(env: Environment) -> str:

@@ -146,8 +146,7 @@ def _one(part: str, known: set[str], what: str) -> str:
 
 
 def _key(key: CellKey) -> dict[str, object]:
-    shape = "-".join(f"{axis}{size}" for axis, size in key.shape)
-    return {"cell": key.id} | {name: getattr(key, name) for name in KEY} | {"shape": shape}
+    return {"cell": key.id} | {name: getattr(key, name) for name in KEY} | {"shape": key.extents}
 
 
 def _figure(fact: Fact) -> dict[str, object]:

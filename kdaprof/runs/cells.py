@@ -56,8 +56,12 @@ class CellKey:
     @property
     def id(self) -> str:
         """`kda/fused/plain/eager/fwd/B10-T512-H12-K64-V64-C16/float32`."""
-        shape = "-".join(f"{axis}{size}" for axis, size in self.shape)
-        return "/".join((self.workload, self.path, self.context, self.mode, self.phase, shape, self.dtype))
+        return "/".join((self.workload, self.path, self.context, self.mode, self.phase, self.extents, self.dtype))
+
+    @property
+    def extents(self) -> str:
+        """The shape as it stands in the id: `B10-T512-H12-K64-V64-C16`."""
+        return "-".join(f"{axis}{size}" for axis, size in self.shape)
 
     @property
     def slug(self) -> str:

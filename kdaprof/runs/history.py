@@ -182,11 +182,10 @@ def _entries(record: RunRecord, results: RunResults, run_path: Path, now: int) -
 def _row(entry: Entry, key: CellKey) -> dict[str, Any]:
     fact = entry.fact
     low, high = fact.ci95 or (None, None)
-    parts = {part: getattr(key, part) for part in _KEY_PARTS}
     return {
         **{field.name: getattr(entry.stamp, field.name) for field in fields(Stamp)},
-        **parts,
-        "shape": "-".join(f"{axis}{size}" for axis, size in key.shape),
+        **{part: getattr(key, part) for part in _KEY_PARTS},
+        "shape": key.extents,
         "cell": entry.cell,
         "fact": entry.name,
         **{field.name: getattr(fact, field.name) for field in fields(Fact) if field.name in _COLUMNS},

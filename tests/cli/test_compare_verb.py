@@ -10,7 +10,7 @@ from typing import Any
 import jsonschema
 import pytest
 import scenes
-from stored_runs import CELL, MS, stored
+from stored_runs import CELL, MS, fails_in_one_line, stored
 
 from kdaprof.cli.main import main
 from kdaprof.report.compare import compare_schema
@@ -165,10 +165,7 @@ def test_bad_usage_is_one_line(
     says: str,
 ) -> None:
     monkeypatch.chdir(runs)
-    assert main(["compare", *argv]) == code
-    out, err = capsys.readouterr()
-    assert (out, err.count("\n")) == ("", 1)
-    assert says in err
+    fails_in_one_line(capsys, ["compare", *argv], code, says)
 
 
 def test_a_run_against_itself_is_called_that(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:

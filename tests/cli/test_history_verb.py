@@ -11,7 +11,7 @@ import jsonschema
 import pandas as pd
 import pytest
 import scenes
-from stored_runs import CELL, MS, stored
+from stored_runs import CELL, MS, fails_in_one_line, stored
 
 from kdaprof.cli.main import main
 from kdaprof.report.history import history_schema
@@ -144,10 +144,7 @@ def test_bad_usage_is_one_line(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "pyproject.toml").write_text("")
-    assert main(["history", *argv]) == code
-    out, err = capsys.readouterr()
-    assert (out, err.count("\n")) == ("", 1)
-    assert says in err
+    fails_in_one_line(capsys, ["history", *argv], code, says)
 
 
 def test_nothing_recorded_says_how(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

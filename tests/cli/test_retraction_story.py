@@ -9,7 +9,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from stored_runs import CELL, MS, stored
+from stored_runs import CELL, MS, fails_in_one_line, stored
 
 from kdaprof.cli.main import main
 from kdaprof.report.history import history_schema
@@ -145,11 +145,7 @@ def test_a_reading_of_step_0_is_refused_without_anybody_noticing_it(
 def test_faults_are_one_line_and_change_nothing(
     place: Path, capsys: pytest.CaptureFixture[str], argv: list[str], code: int, says: str
 ) -> None:
-    assert main(argv) == code
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert says in err
-    assert err.count("\n") == 1
+    fails_in_one_line(capsys, argv, code, says)
     assert not (place / "numbers" / "retractions").exists()
 
 

@@ -61,7 +61,7 @@ def test_a_timeline_by_part_of_its_cell(run: LoadedRun, kind: str) -> None:
 @pytest.mark.parametrize(
     ("cell", "kind", "says"),
     [
-        ("tensor", "full", "fits [0-9]+ cells"),
+        ("eager", "full", "fits [0-9]+ cells"),
         ("fuse/plain", "full", "there are: .*fused"),
         (FUSED, "cpu", "cuda, full"),
     ],
