@@ -48,3 +48,16 @@ def load_standing(path: Path, store: Path) -> tuple[RawRun, RunResults]:
 
     raw = load_raw(path)
     return raw, as_it_stands(raw, derive(raw), store)
+
+
+def record_finished(run_path: Path, store: Path | None = None) -> None:
+    """Add a run that was just measured to the history. A store that cannot take it costs a line, never the run."""
+    from kdaprof.cli.console import err_console
+    from kdaprof.errors import KdaprofError
+    from kdaprof.runs.history import record_run
+    from kdaprof.runs.place import find_store
+
+    try:
+        record_run(find_store(store, Path.cwd()), run_path)
+    except KdaprofError as error:
+        err_console().print(f"not recorded in the history: {error}", soft_wrap=True)

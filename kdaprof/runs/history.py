@@ -131,8 +131,9 @@ def record_figures(
     """Add derived figures to the history; False, and nothing is written, when it holds these very ones already."""
     now = clock()
     rows = [_row(entry, key) for entry, key in _entries(record, results, run_path, now)]
-    latest = _latest(store, record.run)
-    if latest is not None and [_content(row) for row in _read(latest)] == [_content(row) for row in rows]:
+    before = _newest(path for path in _files(store) if _name(path)[0] == record.run)
+    known = before.get((record.run, record.started_unix_ns), [])
+    if [_content(row) for row in known] == [_content(row) for row in rows]:
         return False
     name = f"{record.run}.{now}-{secrets.token_hex(2)}.parquet"
     write_rows(store / HISTORY_FOLDER / name, _SCHEMA, [SimpleNamespace(**row) for row in rows])
@@ -144,10 +145,7 @@ def read_history(store: Path) -> tuple[Entry, ...]:
 
     Errors: BadFileError with path, reason and way out.
     """
-    newest: dict[str, Path] = {}
-    for path in sorted(_files(store), key=lambda path: _name(path)[1]):
-        newest[_name(path)[0]] = path
-    entries = (_entry(row) for path in newest.values() for row in _read(path))
+    entries = (_entry(row) for rows in _newest(_files(store)).values() for row in rows)
     return tuple(sorted(entries, key=lambda entry: (entry.stamp.started_unix_ns, entry.stamp.run)))
 
 
@@ -232,9 +230,14 @@ def _files(store: Path) -> list[Path]:
     return list((store / HISTORY_FOLDER).glob("[!.]*.parquet"))
 
 
-def _latest(store: Path, run: str) -> Path | None:
-    mine = [path for path in _files(store) if _name(path)[0] == run]
-    return max(mine, key=lambda path: _name(path)[1], default=None)
+def _newest(paths: Iterable[Path]) -> dict[tuple[str, int], list[dict[str, Any]]]:
+    """The rows that speak for each run. A run is its id and its start: who names runs may use a name again."""
+    newest: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    for path in sorted(paths, key=lambda path: _name(path)[1]):
+        rows = _read(path)
+        if rows:
+            newest[rows[0]["run"], rows[0]["started_unix_ns"]] = rows
+    return newest
 
 
 def _name(path: Path) -> tuple[str, int]:

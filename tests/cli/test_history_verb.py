@@ -14,6 +14,7 @@ import scenes
 from stored_runs import CELL, MS, fails_in_one_line, stored
 
 from kdaprof.cli.main import main
+from kdaprof.cli.standing import record_finished
 from kdaprof.report.history import history_schema
 from kdaprof.runs.facts import EAGER_FACTS
 
@@ -162,3 +163,21 @@ def test_a_damaged_file_is_named(recorded: Path, tmp_path: Path, capsys: pytest.
     (folder / "run-0.1-ab.parquet").rename(folder / "mine.parquet")
     assert main(["history", "--store", str(tmp_path)]) == 1
     assert "mine.parquet: not a file of the history" in capsys.readouterr().err
+
+
+def test_a_finished_run_is_recorded_and_a_store_that_cannot_take_it_costs_a_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = stored(tmp_path / "runs", "one")
+    record_finished(run)
+    assert main(["history", "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert [point["run"] for point in json.loads(out)["series"][0]["points"]] == ["one"]
+    assert err == ""
+    (tmp_path / "file").write_text("")
+    record_finished(run, tmp_path / "file")
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("not recorded in the history: --store ")
+    assert err.count("\n") == 1

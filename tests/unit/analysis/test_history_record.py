@@ -40,6 +40,15 @@ def test_an_anonymous_run_does_not_say_where_it_lay(tmp_path: Path) -> None:
     assert not any(b"secret" in path.read_bytes() for path in (tmp_path / "history").iterdir())
 
 
+def test_a_name_used_again_is_another_run(tmp_path: Path) -> None:
+    raw = run("nightly")
+    for day in range(3):
+        record = replace(raw.record, started_unix_ns=day)
+        assert record_figures(tmp_path, record, derive(raw), tmp_path)
+        assert not record_figures(tmp_path, record, derive(raw), tmp_path)
+    assert {entry.stamp.started_unix_ns for entry in read_history(tmp_path)} == {0, 1, 2}
+
+
 def test_many_writers_at_once(tmp_path: Path) -> None:
     raws = [run(f"r{number % 4}") for number in range(12)]
     results = [derive(raw) for raw in raws]
