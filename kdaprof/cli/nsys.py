@@ -81,13 +81,7 @@ def run(argv: Sequence[str]) -> int:
         _print_lines(plan, found or "nsys")
         return Exit.OK
     tool = need_tool("nsys", found, "run the line of `kdaprof nsys --dry-run` elsewhere and analyse its SQLite file")
-    try:
-        code = nsys.record(tool, plan, spawn_attached, os.environ, quiet_stdout=args.json)
-    except nsys.NoReportError as error:
-        if error.command_code == 0:
-            raise
-        err_console().print(f"kdaprof: {error}", soft_wrap=True)
-        return error.command_code
+    code = nsys.record(tool, plan, spawn_attached, os.environ, quiet_stdout=args.json)
     shown = ["--json"] if args.json else []
     analysed = analyze.run([str(plan.folder / nsys.EXPORT), "--out", str(plan.folder), "--force", *shown])
     if code != 0:
@@ -98,10 +92,11 @@ def run(argv: Sequence[str]) -> int:
 def _print_lines(plan: NsysPlan, tool: str) -> None:
     from kdaprof.cli.console import print_file
     from kdaprof.instruments.nsight import nsys
+    from kdaprof.instruments.nsight.tool import shown
 
     lines = (
-        nsys.shown(nsys.profile_line(tool, plan)),
-        nsys.shown(nsys.export_line(tool, plan.folder), {}),
-        nsys.shown(("kdaprof", "analyze", str(plan.folder / nsys.EXPORT)), {}),
+        shown(nsys.profile_line(tool, plan), nsys.ENVIRON),
+        shown(nsys.export_line(tool, plan.folder), {}),
+        shown(("kdaprof", "analyze", str(plan.folder / nsys.EXPORT)), {}),
     )
     print_file("".join(f"{line}\n" for line in lines).encode())

@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from kdaprof.errors import KdaprofError
-from kdaprof.instruments.nsight.tool import Spawn
+from kdaprof.instruments.nsight.tool import Spawn, ToolFailedError
 from kdaprof.instruments.nvtx import DOMAIN
 
 REPORT, EXPORT, UNFINISHED = "report.nsys-rep", "report.sqlite", "report.qdstrm"
 
 # A capture range is recognised by registered names alone unless this is 0; torch.cuda.nvtx registers none.
 ENVIRON = {"NSYS_NVTX_PROFILER_REGISTER_ONLY": "0"}
-
-
-class NoReportError(KdaprofError):
-    """nsys ran and left no report to analyse; `command_code` is what it ended with."""
-
-    def __init__(self, text: str, command_code: int) -> None:
-        super().__init__(text)
-        self.command_code = command_code
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +63,7 @@ def export_line(nsys: str, folder: Path) -> tuple[str, ...]:
 def record(nsys: str, plan: NsysPlan, spawn: Spawn, environ: Mapping[str, str], *, quiet_stdout: bool) -> int:
     """Run the command under nsys and export its report to `plan.folder / EXPORT`; returns the command's exit code.
 
-    Raises NoReportError when there is nothing to analyse, with the reason.
+    Raises ToolFailedError when there is nothing to analyse, with the reason.
     """
     plan.folder.mkdir(parents=True, exist_ok=True)
     for name in (REPORT, EXPORT, UNFINISHED):
@@ -83,7 +73,7 @@ def record(nsys: str, plan: NsysPlan, spawn: Spawn, environ: Mapping[str, str], 
     _require_report(plan, code)
     exported = spawn(export_line(nsys, plan.folder), with_ours, quiet_stdout=True)
     if exported != 0 or not _filled(plan.folder / EXPORT):
-        raise NoReportError(
+        raise ToolFailedError(
             f"{plan.folder / REPORT}: nsys export ended with {exported} and left no SQLite file; the report is whole: "
             f"try `nsys export --type sqlite {plan.folder / REPORT}` with the nsys that opens it",
             code,
@@ -96,18 +86,18 @@ def _require_report(plan: NsysPlan, code: int) -> None:
         return
     ended = "the command ended with exit code 0" if code == 0 else f"nsys ended with exit code {code}"
     if _filled(plan.folder / UNFINISHED):
-        raise NoReportError(
+        raise ToolFailedError(
             f"{plan.folder / UNFINISHED}: nsys recorded but could not import it (its QdstrmImporter is missing or does "
             "not match): install nsys whole, or import the file with `QdstrmImporter -i` of the same version",
             code,
         )
     if plan.capture is not None:
-        raise NoReportError(
+        raise ToolFailedError(
             f"nsys made no report in {plan.folder} and {ended}: did range {plan.capture!r} of domain {plan.domain!r} "
             "ever begin? leave --capture out to record all, or see `kdaprof nsys --help` for the names of ranges",
             code,
         )
-    raise NoReportError(
+    raise ToolFailedError(
         f"nsys made no report in {plan.folder} and {ended}: its own messages are above; "
         "often the folder is full, or the command could not be started",
         code,
@@ -116,8 +106,3 @@ def _require_report(plan: NsysPlan, code: int) -> None:
 
 def _filled(path: Path) -> bool:
     return path.is_file() and path.stat().st_size > 0
-
-
-def shown(line: Sequence[str], environ: Mapping[str, str] = ENVIRON) -> str:
-    """A line as one would type it, with the variables that belong to it."""
-    return " ".join([*(f"{name}={shlex.quote(value)}" for name, value in environ.items()), shlex.join(line)])

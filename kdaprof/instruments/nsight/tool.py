@@ -7,6 +7,7 @@ what they have, and we wait for that.
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, Protocol
 
-from kdaprof.errors import UnavailableError
+from kdaprof.errors import Exit, KdaprofError, UnavailableError
 
 Name = Literal["nsys", "ncu"]
 
@@ -31,6 +32,15 @@ _PAGES: dict[Name, str] = {
     "nsys": "https://developer.nvidia.com/nsight-systems",
     "ncu": "https://developer.nvidia.com/nsight-compute",
 }
+
+
+class ToolFailedError(KdaprofError):
+    """The tool ran and left nothing to read. The code that it or the command ended with passes through, unless 0."""
+
+    def __init__(self, text: str, code: int) -> None:
+        super().__init__(text)
+        # No code of ours: `main` returns whatever number stands here.
+        self.exit_code = code or Exit.ERROR  # type: ignore[assignment]
 
 
 class Spawn(Protocol):
@@ -94,3 +104,8 @@ def spawn_attached(command: Sequence[str], environ: Mapping[str, str], *, quiet_
     if interrupted:
         raise KeyboardInterrupt
     return code if code >= 0 else 128 - code
+
+
+def shown(line: Sequence[str], environ: Mapping[str, str]) -> str:
+    """A line as one would type it, with the variables that belong to it."""
+    return " ".join([*(f"{name}={shlex.quote(value)}" for name, value in environ.items()), shlex.join(line)])
