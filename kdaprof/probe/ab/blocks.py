@@ -1,7 +1,7 @@
 """Interleaving: each round is A B B A or B A A B, drawn by the seed, and its two blocks a side are one round's samples.
 
 Within a round a steady drift falls on both sides alike. Which side opens is drawn, not alternated: a drift with a
-period of two rounds would fall on the same side again and again (`benchmarks/statistics.py` shows by how much).
+period of two rounds would fall on the same side again and again (`benchmarks/ab_statistics.py` shows by how much).
 """
 
 from __future__ import annotations
