@@ -16,7 +16,7 @@ examples:
       a figure of a run: cell id, a slash, the fact
   kdaprof cite reports/h200-kda/kda/fused/plain/eager/fwd/B10-T512-H12-K64-V64-C16/float32/wall_ns
       the same in one word
-  kdaprof cite 20261202T051204Z-kda-fused-abb7/kda/fused/plain/eager/fwd/B10-T512-H12-K64-V64-C16/float32/wall_ns
+  kdaprof cite RUN-ID/kda/fused/plain/eager/fwd/B10-T512-H12-K64-V64-C16/float32/wall_ns
       by fact id: the run is looked for in runs/, reports/ and the history
 
 The figure is derived from the run's samples again, and looked up among what was retracted.

@@ -12,7 +12,9 @@ from kdaprof.errors import Exit, UsageError
 
 EXAMPLES = """\
 examples:
-  kdaprof compare reports/h200-kda runs/20261203T091500Z-kda-fused-77aa
+  kdaprof compare reports/h200-kda reports/h200-kda
+      a run against itself: what a difference would have to exceed
+  kdaprof compare BASE CAND
       wall of every cell that both runs have: ratio with interval, verdict
   kdaprof compare BASE CAND --threshold 0.02 --fact wall_ns,gpu_busy_ns
       a stricter gate, on two figures

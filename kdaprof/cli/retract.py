@@ -12,9 +12,9 @@ from kdaprof.errors import Exit, UsageError
 
 EXAMPLES = """\
 examples:
-  kdaprof retract reports/h200-kda --why "another job was on the card"
+  kdaprof retract RUN --why "another job was on the card"
       the whole run: every figure of it, and every figure made from one
-  kdaprof retract RUN --why "read at step 0" --superseded-by runs/20261203T091500Z-kda-warm-77aa
+  kdaprof retract RUN --why "read at step 0" --superseded-by WARM_RUN
       with the run that stands in its place
   kdaprof retract RUN/kda/fused/plain/eager/fwd/B10-T512-H12-K64-V64-C16/float32/wall_ns --why "…"
       one figure; without /wall_ns the cell; RUN/ceilings/copy a ceiling
@@ -22,7 +22,8 @@ examples:
       what was retracted, when and why
 
 RUN is a run's directory or its id. Nothing is deleted: an entry is a file of its own in the store, and
-reports, history, comparisons and citations show what it reaches struck out, with the reason.
+reports, history, comparisons and citations show what it reaches struck out, with the reason. For a team,
+let [tool.kdaprof] store in pyproject.toml name a folder that is committed.
 
 exit codes: 0 ok · 1 the store cannot be read or written · 2 usage, no such run or figure"""
 
