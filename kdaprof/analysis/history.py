@@ -14,7 +14,7 @@ from kdaprof.analysis.stats import median
 from kdaprof.analysis.warmup import change_points
 from kdaprof.analysis.withdrawn import struck
 from kdaprof.runs.facts import Fact
-from kdaprof.runs.history import Entry, Stamp
+from kdaprof.runs.history_rows import Entry, Stamp
 from kdaprof.runs.retractions import Fall
 
 POINTS_MIN = 4

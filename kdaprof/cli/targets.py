@@ -8,7 +8,7 @@ from pathlib import Path
 
 from kdaprof.errors import BadFileError, UsageError
 from kdaprof.runs.codec import read_document
-from kdaprof.runs.history import Entry
+from kdaprof.runs.history_rows import Entry
 from kdaprof.runs.record import RunRecord
 from kdaprof.runs.store import RUN_FILE, read_results
 

@@ -9,99 +9,17 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, fields
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
-
-import pyarrow as pa
 
 from kdaprof.errors import BadFileError
 from kdaprof.runs.cells import CellKey
 from kdaprof.runs.codec import read_document
 from kdaprof.runs.environment import Environment
-from kdaprof.runs.facts import Fact, Reason, fact_id
+from kdaprof.runs.history_rows import Entry, Row, Stamp, from_row, read_rows, to_row, write_file
 from kdaprof.runs.place import HISTORY_FOLDER
 from kdaprof.runs.record import RunRecord
 from kdaprof.runs.results import RunResults
 from kdaprof.runs.store import RUN_FILE, read_results
-from kdaprof.runs.tables import read_table, write_rows
-
-SCHEMA_NAME = "kdaprof.history"
-SCHEMA_VERSION = 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stamp:
-    """The run that a figure is of, and what its value depends on. `directory` is None for an anonymous run."""
-
-    run: str
-    recorded_unix_ns: int
-    started_unix_ns: int
-    complete: bool
-    tool: str
-    commit: str | None
-    dirty: bool | None
-    machine: str
-    torch: str | None
-    triton: str | None
-    driver: str | None
-    directory: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """One figure of one cell of one run."""
-
-    stamp: Stamp
-    cell: str
-    name: str
-    fact: Fact
-
-    @property
-    def id(self) -> str:
-        """The fact id."""
-        return fact_id(self.stamp.run, self.cell, self.name)
-
-
-_INTEGER, _TEXT, _REAL, _TEXTS = pa.int64(), pa.string(), pa.float64(), pa.list_(pa.string())
-_KEY_PARTS = ("workload", "path", "context", "mode", "phase", "shape", "dtype")
-_COLUMNS: dict[str, Any] = {
-    "run": _TEXT,
-    "recorded_unix_ns": _INTEGER,
-    "started_unix_ns": _INTEGER,
-    "complete": pa.bool_(),
-    "tool": _TEXT,
-    "commit": _TEXT,
-    "dirty": pa.bool_(),
-    "machine": _TEXT,
-    "torch": _TEXT,
-    "triton": _TEXT,
-    "driver": _TEXT,
-    "directory": _TEXT,
-    "cell": _TEXT,
-    **dict.fromkeys(_KEY_PARTS, _TEXT),
-    "fact": _TEXT,
-    "value": _REAL,
-    "unit": _TEXT,
-    "n": _INTEGER,
-    "min": _REAL,
-    "max": _REAL,
-    "p10": _REAL,
-    "p90": _REAL,
-    "ci_low": _REAL,
-    "ci_high": _REAL,
-    "provenance": _TEXT,
-    "sources": _TEXTS,
-    "quotable": pa.bool_(),
-    "rules": _TEXTS,
-    "reasons": _TEXTS,
-    "missing": _TEXT,
-    "detail": _TEXT,
-}
-_SCHEMA = pa.schema(
-    list(_COLUMNS.items()), metadata={"kdaprof.schema": SCHEMA_NAME, "kdaprof.version": str(SCHEMA_VERSION)}
-)
 
 
 def machine_of(env: Environment) -> str:
@@ -130,13 +48,13 @@ def record_figures(
 ) -> bool:
     """Add derived figures to the history; False, and nothing is written, when it holds these very ones already."""
     now = clock()
-    rows = [_row(entry, key) for entry, key in _entries(record, results, run_path, now)]
+    rows = [to_row(entry, key) for entry, key in _entries(record, results, run_path, now)]
     before = _newest(path for path in _files(store) if _name(path)[0] == record.run)
     known = before.get((record.run, record.started_unix_ns), [])
     if [_content(row) for row in known] == [_content(row) for row in rows]:
         return False
     name = f"{record.run}.{now}-{secrets.token_hex(2)}.parquet"
-    write_rows(store / HISTORY_FOLDER / name, _SCHEMA, [SimpleNamespace(**row) for row in rows])
+    write_file(store / HISTORY_FOLDER / name, rows)
     return True
 
 
@@ -145,7 +63,7 @@ def read_history(store: Path) -> tuple[Entry, ...]:
 
     Errors: BadFileError with path, reason and way out.
     """
-    entries = (_entry(row) for rows in _newest(_files(store)).values() for row in rows)
+    entries = (from_row(row) for rows in _newest(_files(store)).values() for row in rows)
     return tuple(sorted(entries, key=lambda entry: (entry.stamp.started_unix_ns, entry.stamp.run)))
 
 
@@ -177,51 +95,7 @@ def _entries(record: RunRecord, results: RunResults, run_path: Path, now: int) -
             yield Entry(stamp=stamp, cell=cell.id, name=name, fact=fact), keys[cell.id]
 
 
-def _row(entry: Entry, key: CellKey) -> dict[str, Any]:
-    fact = entry.fact
-    low, high = fact.ci95 or (None, None)
-    return {
-        **{field.name: getattr(entry.stamp, field.name) for field in fields(Stamp)},
-        **{part: getattr(key, part) for part in _KEY_PARTS},
-        "shape": key.extents,
-        "cell": entry.cell,
-        "fact": entry.name,
-        **{field.name: getattr(fact, field.name) for field in fields(Fact) if field.name in _COLUMNS},
-        "sources": list(fact.sources),
-        "ci_low": low,
-        "ci_high": high,
-        "rules": [reason.rule for reason in fact.reasons],
-        "reasons": [reason.text for reason in fact.reasons],
-    }
-
-
-def _entry(row: dict[str, Any]) -> Entry:
-    low, high = row["ci_low"], row["ci_high"]
-    same = {field.name: row[field.name] for field in fields(Fact) if field.name in _COLUMNS}
-    reasons = zip(row["rules"], row["reasons"], strict=True)
-    changed = {
-        "sources": tuple(row["sources"]),
-        "ci95": None if low is None or high is None else (low, high),
-        "reasons": tuple(Reason(rule=rule, text=text) for rule, text in reasons),
-    }
-    return Entry(
-        stamp=Stamp(**{field.name: row[field.name] for field in fields(Stamp)}),
-        cell=row["cell"],
-        name=row["fact"],
-        fact=Fact(**(same | changed)),
-    )
-
-
-def _read(path: Path) -> list[dict[str, Any]]:
-    table = read_table(path, SCHEMA_NAME, SCHEMA_VERSION)
-    absent = [name for name in _SCHEMA.names if name not in table.column_names]
-    if absent:
-        raise BadFileError(f"{path}: columns missing: {', '.join(absent)}; move it away and record the run again")
-    rows: list[dict[str, Any]] = table.select(_SCHEMA.names).to_pylist()
-    return rows
-
-
-def _content(row: dict[str, Any]) -> dict[str, Any]:
+def _content(row: Row) -> Row:
     """Everything but when it was recorded, and where the run lay then."""
     return {name: value for name, value in row.items() if name not in {"recorded_unix_ns", "directory"}}
 
@@ -230,11 +104,11 @@ def _files(store: Path) -> list[Path]:
     return list((store / HISTORY_FOLDER).glob("[!.]*.parquet"))
 
 
-def _newest(paths: Iterable[Path]) -> dict[tuple[str, int], list[dict[str, Any]]]:
+def _newest(paths: Iterable[Path]) -> dict[tuple[str, int], list[Row]]:
     """The rows that speak for each run. A run is its id and its start: who names runs may use a name again."""
-    newest: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    newest: dict[tuple[str, int], list[Row]] = {}
     for path in sorted(paths, key=lambda path: _name(path)[1]):
-        rows = _read(path)
+        rows = read_rows(path)
         if rows:
             newest[rows[0]["run"], rows[0]["started_unix_ns"]] = rows
     return newest

@@ -8,7 +8,7 @@ import scenes
 
 from kdaprof.analysis.history import POINTS_MIN, Series, Wanted, series_of
 from kdaprof.runs.facts import Reason
-from kdaprof.runs.history import Entry, Stamp
+from kdaprof.runs.history_rows import Entry, Stamp
 
 MS = 1_000_000
 
