@@ -72,7 +72,9 @@ def kernels_of(recording: Recording) -> tuple[KernelRow, ...]:
 def launches_of(recording: Recording) -> Sequence[tuple[int, int]]:
     """(repeat, launch calls) of every repeat; () when none was recorded in any."""
     counts = summed((split.index, split.launch_total) for split in recording.splits)
-    return counts if any(count for _, count in counts) else ()
+    # A phase of a loop may launch nothing, and then the device does nothing in it. Otherwise 0 means: not recorded.
+    idle = bool(recording.seen) and not any(device.busy.busy_ns for _, device in recording.seen)
+    return counts if idle or any(count for _, count in counts) else ()
 
 
 def summed(pairs: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -12,6 +12,7 @@ from kdaprof.analysis.findings.bound import Bound, bound_of
 from kdaprof.analysis.findings.compare import COMPARED
 from kdaprof.analysis.findings.figures import PHASES, between, quoted
 from kdaprof.analysis.guards.output import wrong_output
+from kdaprof.runs.cells import OWN_PATH
 from kdaprof.runs.facts import Fact
 from kdaprof.runs.record import CellRecord, RunRecord
 from kdaprof.runs.results import CellResult, Evidence, Finding, RunResults
@@ -49,6 +50,8 @@ def _path(path: str, cells: Sequence[Cell]) -> Iterator[str]:
     if not eager:
         yield _why_not(cells)
         return
+    steps = [pair for pair in eager if _in_loop(pair[0]) and pair[0].key.phase == "step"]
+    eager = steps or eager  # the steps of a watched loop speak for its phases
     # One context speaks for the path: the plain one where it was measured.
     context = "plain" if any(cell.key.context == "plain" for cell, _ in eager) else eager[0][0].key.context
     told = [(cell, result) for cell, result in eager if cell.key.context == context]
@@ -63,6 +66,10 @@ def _path(path: str, cells: Sequence[Cell]) -> Iterator[str]:
         return
     yield _witnesses(path, told)
     yield from _time(told, {cell.id: result for cell, result in cells})
+
+
+def _in_loop(cell: CellRecord) -> bool:
+    return cell.observed is not None and cell.observed.borders == "loop"
 
 
 def _why_not(cells: Sequence[Cell]) -> str:
@@ -108,6 +115,8 @@ def _agreement(cells: Sequence[Cell]) -> str:
 def _witnesses(path: str, cells: Sequence[Cell]) -> str:
     """The least that is proven; where some phases are proven and others are not, both are said."""
     unproven = [cell for cell, result in cells if result.evidence.verdict in _UNPROVEN]
+    if path == OWN_PATH:
+        return "it does not call the op, so that there is no path to prove."
     proven = [(cell, result.evidence) for cell, result in cells if result.evidence.verdict not in _UNPROVEN]
     if not proven:
         agree = min(_agreeing(result.evidence) for _, result in cells)
@@ -154,7 +163,7 @@ def _clause(phase: str, facts: Mapping[str, Fact], graph: CellResult | None) -> 
         floor = quoted(facts, "floor_ns")
         beside = f", floor {format_ns(floor)}" if floor is not None else ""
         share = format_fraction(1 - bound.share)
-        return f"the GPU is busy {share} of a {phase} call (wall {format_ns(wall)}, busy {format_ns(busy)}{beside})"
+        return f"the GPU is busy {share} of {_one(phase)} (wall {format_ns(wall)}, busy {format_ns(busy)}{beside})"
     replay = quoted(graph.facts, "wall_ns") if graph is not None else None
     waits = _waits(phase, bound)
     if replay is None:
@@ -164,7 +173,11 @@ def _clause(phase: str, facts: Mapping[str, Fact], graph: CellResult | None) -> 
 
 def _waits(phase: str, bound: Bound) -> str:
     assert bound.share is not None
-    return f"the GPU waits {format_fraction(bound.share)} of a {phase} call{_MOSTLY.get(bound.kind, '')}"
+    return f"the GPU waits {format_fraction(bound.share)} of {_one(phase)}{_MOSTLY.get(bound.kind, '')}"
+
+
+def _one(phase: str) -> str:
+    return "a step" if phase == "step" else f"a {phase} call"
 
 
 def _without_split(phase: str, facts: Mapping[str, Fact]) -> str:

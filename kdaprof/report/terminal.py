@@ -40,6 +40,8 @@ ROWS: tuple[Spec, ...] = (
     ("eager", "floor_ns", "floor", None),
     ("eager", "error_l2", "error", None),
 )
+# In a running loop the GPU's own span of a phase is its time; the host's says when it was issued.
+LOOP_ROWS: tuple[Spec, ...] = (ROWS[0], ("eager", "gpu_span_ns", "GPU span", None), *ROWS[2:6])
 _STYLE = {"error": "bold red", "warn": "yellow", "info": "cyan"}
 _EVIDENCE = {
     "confirmed": "green",
@@ -111,7 +113,8 @@ def _show_group(console: Console, scene: Scene, pairs: Sequence[Pair]) -> set[st
     title = Text(_group_name(scene, pairs[0]), style="bold")
     title.append("  ").append(_proof(evidence))
     console.print(title, soft_wrap=True)
-    table = upright(pairs, ROWS)
+    in_loop = any(cell.record.observed is not None and cell.record.observed.borders == "loop" for cell in cells)
+    table = upright(pairs, LOOP_ROWS if in_loop else ROWS)
     for block in blocks(table, console.width) if table.rows else ():
         _draw(console, block)
     for number, reason in enumerate(table.notes, 1):

@@ -58,8 +58,9 @@ def left_attached(views: Sequence[CellView]) -> Iterator[Finding]:
 
 def own_cost(views: Sequence[CellView]) -> Iterator[Finding]:
     """Watching takes more than its share of the step."""
-    phases = sum(1 for view in views if _in_loop(view) and view.cell.key.phase not in ("step", "other"))
     for view in views:
+        watched = (c.key.phase for c in view.run.cells if c.observed is not None and c.observed.borders == "loop")
+        phases = len(set(watched) - {"step", "other"})
         costs = {cost.name: cost.ns for cost in view.run.overhead}
         wall = view.facts["wall_ns"].value if _is_step(view) else None
         if not wall or not {STEP_COST, PHASE_COST} <= costs.keys():
@@ -79,6 +80,11 @@ def own_cost(views: Sequence[CellView]) -> Iterator[Finding]:
             threshold={"own_share_max": COST_SHARE_MAX},
             next="Watch fewer phases, or take several optimiser steps as one step.",
         )
+
+
+def is_part(view: CellView) -> bool:
+    """Whether the cell is a phase of a watched loop, not its steps."""
+    return _in_loop(view) and view.cell.key.phase != "step"
 
 
 def _in_loop(view: CellView) -> bool:

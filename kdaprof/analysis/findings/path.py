@@ -8,6 +8,7 @@ from kdaprof.analysis.findings.figures import name_of
 from kdaprof.analysis.guards.output import wrong_output
 from kdaprof.analysis.guards.path import PROVEN, backward_never_ran, describe_contradiction
 from kdaprof.analysis.view import CellView
+from kdaprof.runs.cells import OWN_PATH
 from kdaprof.runs.results import Finding, Scalar
 
 CONTRADICTED = "path-contradicted"
@@ -84,7 +85,7 @@ def not_proven(views: Sequence[CellView]) -> Iterator[Finding]:
         seen, verdict = view.cell.observed, view.evidence.verdict
         if seen is None or seen.device != "cuda" or view.cell.status != "ok":
             continue
-        if verdict in PROVEN or verdict == "contradicted":
+        if verdict in PROVEN or verdict == "contradicted" or view.evidence.expected == OWN_PATH:
             continue
         silent = "; ".join(f"{w.name}: {w.detail}" for w in view.evidence.witnesses if w.says is None)
         yield Finding(

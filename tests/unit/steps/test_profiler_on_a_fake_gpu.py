@@ -72,6 +72,23 @@ def test_a_gpu_bound_loop_is_not_taken_for_a_fast_one(tmp_path: Path) -> None:
     assert (facts["bwd"]["idle_ns"].value or 0) >= 0
 
 
+def test_the_report_speaks_of_steps_and_tables_show_phases(tmp_path: Path) -> None:
+    lab, gpu, _ = fake_lab()
+    with StepProfiler(tmp_path / "run", shape={"B": 8}, windows=PLAN, lab=lab, environ={}) as prof:
+        train(prof, gpu, 100)
+    found = derive(load_raw(tmp_path / "run")).findings
+    assert [finding.id for finding in found if finding.severity != "info"] == ["host-bound"]
+    assert found[0].cell == "step/own/plain/eager/step/B8/float32"
+    text = prof.summary()
+    assert "it does not call the op, so that there is no path to prove. The GPU waits 50 % of a step" in text
+    (span,) = [line.split() for line in text.splitlines() if line.startswith("GPU span ms")]
+    # A backward issued in 4 ms whose 2 ms of work come last: the device is through with it when 8 ms are over.
+    assert span[3:6] == ["2.02", "5.01", "1.01"]
+    # A phase that launches nothing has 0 launches, not none.
+    (launches,) = [line.split() for line in text.splitlines() if line.startswith("launches")]
+    assert launches[1:] == ["1", "1", "1", "0", "3"]
+
+
 def test_windows_take_turns_and_synchronise_twice_each(tmp_path: Path) -> None:
     lab, gpu, kinds = fake_lab()
     with StepProfiler(tmp_path / "run", shape={"B": 8}, windows=PLAN, lab=lab, environ={}) as prof:
