@@ -127,6 +127,8 @@ def _shapes(contract: Contract) -> Iterator[str]:
                 yield f"shape {shape.name!r}: {fault}"
         elif shape.size is not None:
             yield f'shape {shape.name!r}: size belongs to kind "paths"; use env, or let the name say it'
+        if shape.env and contract.kind != "targets":
+            yield f'shape {shape.name!r}: env belongs to kind "targets"; a command reads KDAPROF_AB_SHAPES'
 
 
 def _refusal(check: Callable[[], object]) -> str | None:
