@@ -94,7 +94,7 @@ def probe_shape(order: Order, shape: Shape) -> ShapeEvidence:
     outcome = run_probe(plan, real_lab(plan, Silent()))
     if outcome.interrupted:
         raise KeyboardInterrupt
-    return evidence_of_run(shape.name, outcome.path, order.sides)
+    return evidence_of_run(shape.name, outcome.path, order.sides, order.contract.op.phase)
 
 
 class _Lines:

@@ -9,7 +9,7 @@ from kdaprof.analysis.ab.evidence import ShapeEvidence, SideEvidence
 from kdaprof.analysis.derive import judged_views
 from kdaprof.analysis.guards import may_enter_ratio
 from kdaprof.analysis.recompute import load_raw
-from kdaprof.analysis.view import CellView, RawRun
+from kdaprof.analysis.view import CellView
 from kdaprof.errors import UsageError
 from kdaprof.probe.ab.order import Order
 from kdaprof.probe.plan import Effort, Request
@@ -46,14 +46,12 @@ def path_request(order: Order, shape: Shape) -> Request:
     ).checked()
 
 
-def evidence_of_run(shape: str, run: Path, sides: tuple[str, str]) -> ShapeEvidence:
-    """What a stored probe of two paths says about a shape."""
-    return evidence_of(shape, load_raw(run), sides)
-
-
-def evidence_of(shape: str, raw: RawRun, sides: tuple[str, str]) -> ShapeEvidence:
-    """The same from a run in memory: steady walls by round, peaks, and the rules that keep a side out of a ratio."""
-    views = {view.cell.key.path: view for view in judged_views(raw)}
+def evidence_of_run(shape: str, run: Path, sides: tuple[str, str], phase: str) -> ShapeEvidence:
+    """What a stored probe of two paths says: steady walls by round, peaks, and the rules that bar a ratio."""
+    cells = [
+        view for view in judged_views(load_raw(run)) if (view.cell.key.mode, view.cell.key.phase) == ("eager", phase)
+    ]
+    views = {view.cell.key.path: view for view in cells}
     base, cand = (_side(views[path]) for path in sides)
     return ShapeEvidence(shape=shape, base=base, cand=cand)
 
