@@ -1,4 +1,4 @@
-"""GPM: the card's own counters of graphics, SM, occupancy and DRAM activity (Hopper and later), through NVML.
+"""GPM: the card's own counters of SM, tensor, DRAM, PCIe and NVLink activity (Hopper and later), through NVML.
 
 A figure is the difference of two samples, so the first reading only starts the series.
 """
@@ -12,19 +12,35 @@ from typing import Any
 from kdaprof.instruments.nvml import NvmlDevice
 from kdaprof.instruments.reading import Reading, missing
 
-# NVML_GPM_METRIC_* of nvml.h, all in percent.
-_METRICS = (("graphics", 1), ("sm", 2), ("occupancy", 3), ("dram", 10))
+# NVML_GPM_METRIC_* of nvml.h, and how many of its units make one of ours: percent, MiB a second.
+_PERCENT, _MIB = 100.0, 1 / (1 << 20)
+_METRICS = (
+    ("graphics", 1, _PERCENT),
+    ("sm", 2, _PERCENT),
+    ("occupancy", 3, _PERCENT),
+    ("tensor", 5, _PERCENT),
+    ("dram", 10, _PERCENT),
+    ("pcie_tx_bytes_per_s", 20, _MIB),
+    ("pcie_rx_bytes_per_s", 21, _MIB),
+    ("nvlink_rx_bytes_per_s", 60, _MIB),
+    ("nvlink_tx_bytes_per_s", 61, _MIB),
+)
 _GET_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
 class GpmActivity:
-    """Fractions 0…1 since the last reading; a metric that this card does not give is None."""
+    """Fractions 0…1 and bytes a second since the last reading; a metric that this card does not give is None."""
 
     graphics: float | None
     sm: float | None
     occupancy: float | None
     dram: float | None
+    tensor: float | None = None
+    pcie_tx_bytes_per_s: float | None = None
+    pcie_rx_bytes_per_s: float | None = None
+    nvlink_rx_bytes_per_s: float | None = None
+    nvlink_tx_bytes_per_s: float | None = None
 
 
 class GpmMeter:
@@ -75,13 +91,13 @@ class GpmMeter:
         request.version = _GET_VERSION
         request.numMetrics = len(_METRICS)
         request.sample1, request.sample2 = self._old, self._new
-        for slot, (_, metric) in enumerate(_METRICS):
+        for slot, (_, metric, _) in enumerate(_METRICS):
             request.metrics[slot].metricId = metric
         got = self._nvml.call("nvmlGpmMetricsGet", request)
         self._old, self._new = self._new, self._old
         if got.missing:
             return Reading(None, got.missing)
-        values = {name: _fraction(request.metrics[slot]) for slot, (name, _) in enumerate(_METRICS)}
+        values = {name: _value(request.metrics[slot], scale) for slot, (name, _, scale) in enumerate(_METRICS)}
         if all(value is None for value in values.values()):
             return missing("no-data", "GPM gave no figure for this interval")
         return Reading(GpmActivity(**values))
@@ -95,7 +111,7 @@ class GpmMeter:
         self._ready = missing("no-data", "the GPM meter is closed")
 
 
-def _fraction(metric: Any) -> float | None:
+def _value(metric: Any, scale: float) -> float | None:
     if metric.nvmlReturn != 0 or not math.isfinite(metric.value):
         return None
-    return float(metric.value) / 100
+    return float(metric.value) / scale

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from kdaprof.instruments.device import DeviceTraits
 from kdaprof.instruments.reading import Missing, MissingKind, Reading, missing
-from kdaprof.instruments.sensor import GpuProcess, MemoryUse, ProcessUtilisation, Utilisation
+from kdaprof.instruments.sensor import BufferedSample, GpuProcess, MemoryUse, ProcessUtilisation, Utilisation
 
 T = TypeVar("T")
 
@@ -60,6 +60,7 @@ _EVENT_REASONS = (
 _COMPUTE_MODES = ("default", "exclusive_thread", "prohibited", "exclusive_process")
 _CLOCK_SM, _CLOCK_MEM = 1, 2
 _TEMPERATURE_GPU, _THRESHOLD_SLOWDOWN = 0, 1
+_GPU_UTILIZATION_SAMPLES = 1
 
 
 class Nvml:
@@ -227,13 +228,17 @@ class NvmlDevice:
         return self._get("nvmlDeviceGetMigMode", lambda modes: bool(modes[0]))
 
     def processes(self) -> Reading[tuple[GpuProcess, ...]]:
-        """Compute processes on the card; inside a container the list may be empty or hold another namespace's ids."""
-        return self._get(
-            "nvmlDeviceGetComputeRunningProcesses",
-            lambda found: tuple(
-                GpuProcess(int(p.pid), None if p.usedGpuMemory is None else int(p.usedGpuMemory)) for p in found
-            ),
-        )
+        """Compute and graphics processes, each once.
+
+        Inside a container the list may be empty or hold another namespace's ids.
+        """
+        compute = self._get("nvmlDeviceGetComputeRunningProcesses", _processes)
+        if compute.value is None:
+            return compute
+        # A desktop's or a game's; a card without graphics has no such list.
+        graphics = self._get("nvmlDeviceGetGraphicsRunningProcesses", _processes).value or ()
+        known = {process.pid for process in compute.value}
+        return Reading((*compute.value, *(process for process in graphics if process.pid not in known)))
 
     def process_utilisation(self) -> Reading[tuple[ProcessUtilisation, ...]]:
         """SM share a process, of the driver's last samples; `no-data` and `not-found` mean that nobody ran."""
@@ -242,6 +247,15 @@ class NvmlDevice:
             lambda found: tuple(ProcessUtilisation(int(p.pid), min(p.smUtil, 100) / 100) for p in found),
             0,
         )
+        if reading.missing and reading.missing.kind in ("not-found", "no-data"):
+            return Reading(())
+        return reading
+
+    def buffered_utilisation(self, after_unix_ns: int) -> Reading[tuple[BufferedSample, ...]]:
+        """The driver's buffer of utilisation since then, at its own rate; nothing new is an empty tuple."""
+        if self.mig().value:
+            return missing("not-supported", "utilisation is not defined while MIG is on")
+        reading = self._get("nvmlDeviceGetSamples", _buffered, _GPU_UTILIZATION_SAMPLES, after_unix_ns // 1000)
         if reading.missing and reading.missing.kind in ("not-found", "no-data"):
             return Reading(())
         return reading
@@ -288,6 +302,19 @@ def _failure(function: str, error: Exception) -> Reading[Any]:
     words = " ".join(str(error).split()) or type(error).__name__
     hint = f" ({_HINTS[kind]})" if kind in _HINTS else ""
     return missing(kind, f"{function}: {words}{hint}")
+
+
+def _processes(found: Any) -> tuple[GpuProcess, ...]:
+    return tuple(GpuProcess(int(p.pid), None if p.usedGpuMemory is None else int(p.usedGpuMemory)) for p in found)
+
+
+def _buffered(answer: Any) -> tuple[BufferedSample, ...]:
+    _, samples = answer  # the type of the value, and the samples; utilisation is an unsigned int
+    return tuple(
+        BufferedSample(int(sample.timeStamp) * 1000, min(int(sample.sampleValue.uiVal), 100) / 100)
+        for sample in samples
+        if sample.timeStamp
+    )
 
 
 def _uuid_candidates(uuid: str | None) -> tuple[str, ...]:

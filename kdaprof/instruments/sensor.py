@@ -43,6 +43,14 @@ class ProcessUtilisation:
     util: float
 
 
+@dataclass(frozen=True, slots=True)
+class BufferedSample:
+    """One entry of the driver's own buffer of utilisation: unix time in ns, and the fraction."""
+
+    unix_ns: int
+    util: float
+
+
 class GpuSensor(Protocol):
     """What kdaprof asks of one card. Every method returns a value or a reason, and raises nothing."""
 
@@ -124,9 +132,13 @@ class GpuSensor(Protocol):
         ...
 
     def processes(self) -> Reading[tuple[GpuProcess, ...]]:
-        """Compute processes on the card."""
+        """Compute and graphics processes on the card."""
         ...
 
     def process_utilisation(self) -> Reading[tuple[ProcessUtilisation, ...]]:
         """SM share a process, lately."""
+        ...
+
+    def buffered_utilisation(self, after_unix_ns: int) -> Reading[tuple[BufferedSample, ...]]:
+        """What the driver sampled by itself since then, in order of time."""
         ...

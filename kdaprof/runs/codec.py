@@ -22,6 +22,7 @@ VERSIONS = {
     "run-record": 1,
     "facts": 1,
     "findings": 1,
+    "gpu-util": 1,
     "retraction": 1,
     "history": 1,
     "compare": 1,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-Unit = Literal["ns", "B", "1", "fraction", "B/s", "FLOP/s", "Hz", "W"]
+Unit = Literal["ns", "B", "1", "fraction", "B/s", "FLOP/s", "Hz", "W", "J", "s", "°C"]
 Provenance = Literal["measured", "derived", "declared"]
 Missing = Literal["no-device", "not-supported", "not-applicable", "refused", "failed"]
 

@@ -13,7 +13,12 @@ from kdaprof.runs.tables import read_table, write_rows
 SCHEMA_NAME = "kdaprof.gpu_util"
 SCHEMA_VERSION = 1
 
-_SCHEMA = pa.schema(
+# Fields of a watch that carry a name: a process's memory and SM share, a clock event reason that held.
+PROCESS_BYTES, PROCESS_UTIL = "used_bytes", "util"
+REASON_PREFIX = "reason:"
+LATENESS = "lateness_ns"
+
+UTIL_SCHEMA = pa.schema(
     [
         pa.field("t_ns", pa.int64(), nullable=False),
         pa.field("uuid", pa.string()),
@@ -41,9 +46,20 @@ class UtilReading:
     missing: str | None
 
 
+def process_field(pid: int, what: str) -> str:
+    """`pid:4321:used_bytes`."""
+    return f"pid:{pid}:{what}"
+
+
+def process_of(field: str) -> tuple[int, str] | None:
+    """Process id and what is told of it; None for a field of the card itself."""
+    parts = field.split(":")
+    return (int(parts[1]), parts[2]) if len(parts) == 3 and parts[0] == "pid" else None
+
+
 def write_util(path: Path, readings: Sequence[UtilReading]) -> None:
     """Write the file atomically."""
-    write_rows(path, _SCHEMA, readings)
+    write_rows(path, UTIL_SCHEMA, readings)
 
 
 def read_util(path: Path) -> tuple[UtilReading, ...]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kdaprof.instruments.reading import Missing, MissingKind, Reading, missing
-from kdaprof.instruments.sensor import GpuProcess, MemoryUse, ProcessUtilisation, Utilisation
+from kdaprof.instruments.sensor import BufferedSample, GpuProcess, MemoryUse, ProcessUtilisation, Utilisation
 
 
 @dataclass
@@ -39,6 +39,7 @@ class FakeSensor:
             "mig": False,
             "processes": (),
             "process_utilisation": (),
+            "buffered": Missing("not-supported", "no buffer on this card"),
         }
     )
 
@@ -134,6 +135,13 @@ class FakeSensor:
     def process_utilisation(self) -> Reading[tuple[ProcessUtilisation, ...]]:
         """As set."""
         return self._get("process_utilisation")
+
+    def buffered_utilisation(self, after_unix_ns: int) -> Reading[tuple[BufferedSample, ...]]:
+        """Those of the set ones that are later."""
+        reading = self._get("buffered")
+        if reading.value is None:
+            return reading
+        return Reading(tuple(sample for sample in reading.value if sample.unix_ns > after_unix_ns))
 
 
 def no_sensor(reason: str = "no card in this test") -> Reading[FakeSensor]:

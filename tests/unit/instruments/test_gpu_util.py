@@ -6,9 +6,11 @@ from kdaprof.errors import UsageError
 from kdaprof.instruments.clock import MonotonicClock
 from kdaprof.instruments.fakes import FakeClock, FakeSensor
 from kdaprof.instruments.gpm import GpmActivity
-from kdaprof.instruments.gpu_util import Sampler, SampleTaker, due_ns, next_due, samples_due
+from kdaprof.instruments.gpu_util import Sampler
 from kdaprof.instruments.reading import Missing, Reading
 from kdaprof.instruments.sensor import Utilisation
+from kdaprof.instruments.watch.schedule import due_ns, next_due, samples_due
+from kdaprof.instruments.watch.taker import SampleTaker
 
 MS = 1_000_000
 

@@ -96,7 +96,7 @@ class GpmModule(FakePynvml):
 
     @staticmethod
     def c_nvmlGpmMetricsGet_t() -> Any:
-        metrics = [SimpleNamespace(metricId=0, nvmlReturn=0, value=0.0) for _ in range(8)]
+        metrics = [SimpleNamespace(metricId=0, nvmlReturn=0, value=0.0) for _ in range(16)]
         return SimpleNamespace(version=0, numMetrics=0, sample1=None, sample2=None, metrics=metrics)
 
     def nvmlGpmQueryDeviceSupport(self, handle: str) -> Any:

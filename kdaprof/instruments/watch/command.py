@@ -1,0 +1,92 @@
+"""A command inside a watch: it keeps its terminal, gets the signals that we get, and its exit code is ours."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import IO
+
+from kdaprof.errors import UsageError
+
+FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+_ASKS_TO_END = frozenset({signal.SIGINT, signal.SIGTERM})
+_FROM_THE_KEYBOARD = frozenset({signal.SIGINT, signal.SIGQUIT})
+
+
+class Command:
+    """The running command. Signals arrive at any moment, so what they do is one call."""
+
+    def __init__(self, argv: Sequence[str], *, stdout: IO[str] | int | None = None) -> None:
+        """Start it. Errors: UsageError when it cannot be started."""
+        try:
+            self._process = subprocess.Popen(list(argv), stdout=stdout)
+        except OSError as error:
+            raise UsageError(f"{argv[0]}: cannot be started ({error.strerror or error})") from error
+        self._asked = 0
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    def signal(self, number: int) -> None:
+        """Pass a signal on; a second request to end, from whomever, ends it at once."""
+        if self._process.poll() is not None:
+            return
+        self._asked += number in _ASKS_TO_END
+        if self._asked >= 2:
+            self._process.kill()
+        elif not (number in _FROM_THE_KEYBOARD and in_terminal()):
+            self._process.send_signal(number)
+
+    def wait(self) -> int:
+        """Its exit code; 128 + n when signal n ended it."""
+        code = self._process.wait()
+        return code if code >= 0 else 128 - code
+
+    def kill(self) -> None:
+        """End it at once, if it still runs."""
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+
+
+@contextmanager
+def handled(handle: Callable[[int], None]) -> Iterator[None]:
+    """Give the signals to `handle` instead; put back what was there before."""
+
+    def taken(number: int, _frame: FrameType | None) -> None:
+        handle(number)
+
+    # What nohup has us ignore stays ignored.
+    taking = [number for number in FORWARDED if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, taken) for number in taking}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def in_terminal() -> bool:
+    """Whether the keyboard's signals go to our whole group, the command included: it has them already."""
+    try:
+        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
+    except OSError:
+        return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:
+        return False
+    finally:
+        os.close(terminal)
+
+
+def process_cpu_ns() -> int:
+    """CPU time of this process, all threads; children are not in it."""
+    return time.process_time_ns()
