@@ -21,6 +21,7 @@ from kdaprof.analysis.view import RawRun
 from kdaprof.analysis.welch import log_ratio
 from kdaprof.runs.facts import Fact
 from kdaprof.runs.results import CellResult, RunResults
+from kdaprof.runs.retractions import RULE as RETRACTED
 
 THRESHOLD = 0.05
 """How much slower a candidate may be before it is a regression."""
@@ -168,12 +169,17 @@ def _rounds(name: str, side: Side, cell: CellResult) -> tuple[float, ...]:
 
 def _why_not(facts: tuple[Fact, Fact], fit: Sequence[bool]) -> str | None:
     """Which side has no figure that a ratio may be made from, and why."""
-    said = []
-    for side, fact, good in zip(("base", "candidate"), facts, fit, strict=True):
-        if not good:
-            rules = " ".join(dict.fromkeys(reason.rule for reason in fact.reasons))
-            said.append(f"{side} {f'refused by {rules}' if fact.value is not None else f'missing: {fact.detail}'}")
-    return "; ".join(said) or None
+    sides = zip(("base", "candidate"), facts, fit, strict=True)
+    return "; ".join(f"{side} {_refused(fact)}" for side, fact, good in sides if not good) or None
+
+
+def _refused(fact: Fact) -> str:
+    if fact.value is None:
+        return f"missing: {fact.detail}"
+    withdrawn = next((reason.text for reason in fact.reasons if reason.rule == RETRACTED), None)
+    if withdrawn is not None:
+        return f"retracted: {withdrawn}"
+    return f"refused by {' '.join(dict.fromkeys(reason.rule for reason in fact.reasons))}"
 
 
 def _too_few(rounds: Sequence[Sequence[float]]) -> str | None:

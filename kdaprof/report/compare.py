@@ -110,7 +110,8 @@ def _table(console: Console, rows: Sequence[Row], names: Mapping[str, str]) -> N
     reasons: dict[str, list[str]] = {}
     for row in rows:
         if row.ratio is None:
-            reasons.setdefault(row.why or "", []).append(names[row.cell])
+            figures = f" {_figure(row.base)} → {_figure(row.cand)}" if row.base.value or row.cand.value else ""
+            reasons.setdefault(row.why or "", []).append(names[row.cell] + figures)
     for why, cells in reasons.items():
         _line(console, f"  not compared, {why}: {', '.join(cells)}", "dim")
 

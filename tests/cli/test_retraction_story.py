@@ -112,7 +112,8 @@ def test_history_and_comparison_leave_it_out(place: Path, capsys: pytest.Capture
     assert [point["run"] for point in quotable] == [CLAIM, WARM]
     # Were it not retracted, this would be a candidate seven times as fast.
     text = said(capsys, "compare", f"runs/{STEP0}", f"runs/{WARM}", code=4)
-    assert "base refused by retracted" in text
+    assert "not compared, base retracted: read at step 0; withdrawn " in text
+    assert "(1.81 s) → 244 ms" in text
     assert "244 ms" not in said(capsys, "compare", f"runs/{CLAIM}", f"runs/{STEP0}", code=4)
 
 
