@@ -2,8 +2,9 @@
 
 `python benchmarks/ab_statistics.py` prints, for each kind of disturbance and number of rounds, the share of 1,000
 A/A comparisons that are called different, the coverage of the interval, the power at a true difference of 5 %, and
-the share called `same`. Blocks follow the live schedule of `kdaprof ab`; `--order alternate` shows what A B, B A, …
-would do instead. Everything is seeded: the same command prints the same table.
+the share called `same`. `--order drawn` is the live schedule of `kdaprof ab` (each round A B B A or B A A B), `joined`
+that of its kind `paths` (each round A B B A), `alternate` that of a probe (A B, B A, …). Everything is seeded: the
+same command prints the same table.
 """
 
 from __future__ import annotations
@@ -73,15 +74,20 @@ def draw(kind: Disturbance, size: tuple[int, int], rng: np.random.Generator) -> 
     return logs.reshape(size)
 
 
+def plan_of(order: str, rounds: int, seed: int) -> Sequence[Sequence[str]]:
+    """Blocks of each round."""
+    if order == "drawn":
+        return schedule(rounds, seed)
+    if order == "joined":
+        return [("base", "cand", "cand", "base")] * rounds
+    return [("base", "cand") if number % 2 == 0 else ("cand", "base") for number in range(rounds)]
+
+
 def trial(
     kind: Disturbance, rng: np.random.Generator, *, rounds: int, samples: int, ratio: float, order: str = "drawn"
 ) -> Ratio:
     """One comparison at a true cand / base of `ratio`: `samples` a side and round, in blocks as they are scheduled."""
-    plan: Sequence[Sequence[str]] = (
-        schedule(rounds, int(rng.integers(2**31)))
-        if order == "drawn"
-        else [("base", "cand") if number % 2 == 0 else ("cand", "base") for number in range(rounds)]
-    )
+    plan = plan_of(order, rounds, int(rng.integers(2**31)))
     turns = [(number, side) for number, sides in enumerate(plan) for side in sides]
     per_block = samples * 2 * rounds // len(turns)
     walls = 1e6 * np.exp(draw(kind, (len(turns), per_block), rng))
@@ -123,7 +129,7 @@ def shares(
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="error, coverage and power of interleaved comparisons")
     parser.add_argument("--trials", type=int, default=TRIALS)
-    parser.add_argument("--order", choices=("drawn", "alternate"), default="drawn")
+    parser.add_argument("--order", choices=("drawn", "joined", "alternate"), default="drawn")
     args = parser.parse_args(argv)
     print(f"{args.trials} trials each, 20 samples a side and round, order {args.order}")
     print(f"{'':24}{'rounds':>7}{'A/A called different':>22}{'coverage':>10}{'same':>8}{'power at 5 %':>14}")
