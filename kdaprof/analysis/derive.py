@@ -80,14 +80,17 @@ def _view(
 
 
 def _with_the_loops_evidence(views: tuple[CellView, ...]) -> tuple[CellView, ...]:
-    """A phase of a running loop is proven by what its whole steps show: most phases never call the op."""
-    proofs = {v.cell.key: (v.evidence, v.backward_kernels_seen) for v in views if v.cell.key.phase == "step"}
+    """A phase of a running loop is proven by what its whole steps show: most phases never call the op.
+
+    Whether the op's backward ran is the gate's to say: a model has backward kernels of its own.
+    """
+    proofs = {view.cell.key: view.evidence for view in views if view.cell.key.phase == "step"}
 
     def proven(view: CellView) -> CellView:
         seen, whole = view.cell.observed, proofs.get(view.cell.key.sibling(phase="step"))
         if seen is None or seen.borders != "loop" or whole is None:
             return view
-        return replace(view, evidence=whole[0], backward_kernels_seen=whole[1])
+        return replace(view, evidence=whole, backward_kernels_seen=None)
 
     return tuple(proven(view) for view in views)
 
@@ -96,13 +99,13 @@ def backward_seen(phase: str, kernels: Sequence[KernelRow], forward: Sequence[Ke
     """Whether the device ran a backward pass in this phase; None when its kernels cannot tell.
 
     By name where kernels say so (ours, cuDNN's, flash attention's); in phase `bwd` any kernel is one; otherwise by
-    comparison with the kernels of the same path's forward.
+    comparison with the kernels of the same path's forward (not for a step, which launches more for other reasons).
     """
     if phase not in PHASES_WITH_BACKWARD or not kernels:
         return None
     if phase == "bwd" or any(BACKWARD_NAME.search(row.name) for row in kernels):
         return True
-    if not forward:
+    if not forward or phase == "step":
         return None
     return sum(row.calls for row in kernels) >= MORE_THAN_FORWARD * sum(row.calls for row in forward)
 

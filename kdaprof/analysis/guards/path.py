@@ -37,7 +37,10 @@ def _not_proven(view: CellView, name: str, fact: Fact) -> str | None:
 def backward_never_ran(view: CellView) -> str | None:
     """Why a cell whose phase holds a backward pass did not run one; None when it did, or cannot be told."""
     seen, phase = view.cell.observed, view.cell.key.phase
-    if seen is None or not (phase in PHASES_WITH_BACKWARD or seen.trains) or view.backward_kernels_seen:
+    if seen is None or view.backward_kernels_seen:
+        return None
+    # A watched loop may evaluate: there only its user can say whether its steps train.
+    if not (seen.trains or (phase in PHASES_WITH_BACKWARD and seen.borders != "loop")):
         return None
     if view.backward_kernels_seen is False:
         return f"phase {phase}, but no backward kernel was seen on the device"

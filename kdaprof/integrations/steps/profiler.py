@@ -30,6 +30,9 @@ from kdaprof.runs.store import RunWriter, open_target
 FLUSH_NS = 30_000_000_000
 """A kill loses at most the steps of the last half minute."""
 
+MOST_DERIVED = 50_000
+"""Steps up to which the figures are derived when the loop ends."""
+
 
 class StepProfiler:
     """Watch a training loop, step by step and phase by phase.
@@ -206,6 +209,11 @@ class StepProfiler:
             self._run.notes.append(f"the window of {window_steps(steps)} shows no device event")
 
     def _derive(self) -> None:
+        if self._run.steps > MOST_DERIVED:
+            # Seconds and gigabytes at the end of a long training are not the profiler's to take.
+            told = f"`kdaprof report {self.path} --write` derives the figures"
+            self._run.notes.append(f"{self._run.steps:,} steps: {told}")
+            return
         raw = load_raw(self.path)
         results = derive(raw)
         writer = RunWriter(self.path)

@@ -12,6 +12,7 @@ from kdaprof.instruments.fakes.borders import FakeBorders
 from kdaprof.instruments.nvtx import NoRanges
 from kdaprof.instruments.steps.window import Kind, Profiler
 from kdaprof.integrations.steps.lab import LoopLab, open_loop_lab
+from kdaprof.runs.conditions import ConditionsSnapshot
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class RecordingGpu(FakeDevice):
         super().__init__(clock)
         self.launches: list[Launch] = []
         self.slow_ns = 0
+        self.kernel = "a_kernel"
 
     def launch(self, host_ns: int, device_ns: int) -> None:
         start = self.clock.time_ns
@@ -58,7 +60,7 @@ class FakeProfiler:
         for number, one in enumerate(self.gpu.launches[self.first : self.last], 1):
             for cat, name, borders, where in (
                 ("cuda_runtime", "cudaLaunchKernel", one.call, {"pid": 1, "tid": 1}),
-                ("kernel", "a_kernel", one.kernel, {"pid": 0, "tid": 7}),
+                ("kernel", self.gpu.kernel, one.kernel, {"pid": 0, "tid": 7}),
             ):
                 start, length = borders[0] + offset, borders[1] - borders[0]
                 head = json.dumps({"ph": "X", "cat": cat, "name": name, **where})[:-1]
@@ -84,12 +86,20 @@ def fake_lab(fails: str = "", *, stays: int = 0) -> tuple[LoopLab, RecordingGpu,
         kinds.append(kind)
         return FakeProfiler(gpu, kind, fails, stays=stays)
 
+    real = open_loop_lab("cpu")
+
+    def quiet(_: bool) -> ConditionsSnapshot:
+        """A machine on which nothing else runs, whatever runs on this one."""
+        now = real.snapshot(False)
+        return replace(now, host=replace(now.host, load1=0.1, steal=0.0))
+
     lab = replace(
-        open_loop_lab("cpu"),
+        real,
         device=gpu,
         clock=clock,
         borders=FakeBorders(gpu, cost_ns=8_500),
         ranges=NoRanges("fake"),
+        snapshot=quiet,
         make_profiler=make,
         clock_resolution_ns=10,
     )

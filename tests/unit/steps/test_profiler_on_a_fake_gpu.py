@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,13 @@ from kdaprof import StepProfiler
 from kdaprof.analysis.derive import derive
 from kdaprof.analysis.recompute import load_raw
 from kdaprof.errors import UsageError
+from kdaprof.instruments.fakes import FakeClock
+from kdaprof.instruments.steps.borders import NoBorders
 from kdaprof.integrations.steps import WindowPlan
+from kdaprof.integrations.steps import profiler as profiler_module
+from kdaprof.kda.ledger import Counters, PathCount
 from kdaprof.runs.facts import Fact
+from kdaprof.runs.results import CellResult
 
 MS = 1_000_000
 PLAN = WindowPlan(first=30, every=30, steps=2)
@@ -87,6 +93,85 @@ def test_the_report_speaks_of_steps_and_tables_show_phases(tmp_path: Path) -> No
     # A phase that launches nothing has 0 launches, not none.
     (launches,) = [line.split() for line in text.splitlines() if line.startswith("launches")]
     assert launches[1:] == ["1", "1", "1", "0", "3"]
+
+
+class Gate:
+    """The gate's counters, as a loop moves them."""
+
+    def __init__(self, path: str, *, trains: bool = True) -> None:
+        self.path, self.trains, self.calls = path, trains, 0
+
+    def __call__(self) -> Counters:
+        return Counters(
+            tuple(
+                (name, PathCount(*((self.calls, self.calls * self.trains) if name == self.path else (0, 0))))
+                for name in ("fused", "tensor")
+            )
+        )
+
+
+def proof(out: Path, gate: Gate, kernel: str, **options: Any) -> tuple[StepProfiler, dict[str, CellResult]]:
+    lab, gpu, _ = fake_lab()
+    gpu.kernel = kernel
+    lab = replace(lab, counters=gate)
+    with StepProfiler(out, shape={"B": 8}, windows=PLAN, lab=lab, environ={}, **options) as prof:
+        for _ in range(100):
+            gate.calls += 2
+            train(prof, gpu, 1)
+    return prof, {cell.id.split("/")[4]: cell for cell in derive(load_raw(out)).cells}
+
+
+def test_the_path_is_the_gates_and_the_kernels_confirm_it_for_every_phase(tmp_path: Path) -> None:
+    prof, cells = proof(tmp_path / "run", Gate("fused"), "kdaprof_kda_fwd_prepare")
+    assert {cell.id.split("/")[1] for cell in cells.values()} == {"fused"}
+    assert {cell.evidence.verdict for cell in cells.values()} == {"partial"}
+    assert {w.name: w.says for w in cells["opt"].evidence.witnesses} == {
+        "gate": "fused",
+        "kernels": "fused",
+        "counts": None,
+    }
+    assert cells["step"].facts["wall_ns"].quotable
+    assert "kda fused=200/200" in prof.line()
+
+
+def test_a_loop_that_says_fused_and_runs_something_else_is_contradicted(tmp_path: Path) -> None:
+    # The report's own story: a type test sends every step down the tensor path.
+    _, cells = proof(tmp_path / "run", Gate("tensor"), "ampere_sgemm_64x64", path="fused")
+    assert {cell.evidence.verdict for cell in cells.values()} == {"contradicted"}
+    assert {reason.rule for reason in cells["fwd"].facts["wall_ns"].reasons} == {"Q06"}
+    findings = derive(load_raw(tmp_path / "run")).findings
+    assert findings[0].id == "path-contradicted"
+
+
+def test_a_training_loop_without_a_backward_of_the_op_is_q07(tmp_path: Path) -> None:
+    _, cells = proof(tmp_path / "run", Gate("tensor", trains=False), "ampere_sgemm_64x64")
+    assert "Q07" in {reason.rule for reason in cells["step"].facts["wall_ns"].reasons}
+    _, cells = proof(tmp_path / "eval", Gate("tensor", trains=False), "ampere_sgemm_64x64", trains=False)
+    assert "Q07" not in {reason.rule for reason in cells["step"].facts["wall_ns"].reasons}
+
+
+def test_a_very_long_loop_leaves_its_figures_to_the_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(profiler_module, "MOST_DERIVED", 50)
+    lab, gpu, _ = fake_lab()
+    with StepProfiler(tmp_path / "run", shape={"B": 8}, windows=PLAN, lab=lab, environ={}) as prof:
+        train(prof, gpu, 51)
+    assert prof.notes == (f"51 steps: `kdaprof report {tmp_path}/run --write` derives the figures",)
+    assert not (tmp_path / "run" / "facts.json").exists()
+    assert load_raw(tmp_path / "run").record.complete
+
+
+def test_steps_of_no_time_at_all_divide_nothing_by_zero(tmp_path: Path) -> None:
+    lab, _, _ = fake_lab()
+    assert isinstance(lab.clock, FakeClock)
+    lab.clock.tick_ns = 0
+    lab = replace(lab, borders=NoBorders("fake"))
+    with StepProfiler(tmp_path / "run", shape={"B": 8}, windows=WindowPlan(most=0), lab=lab, environ={}) as prof:
+        for _ in range(60):
+            with prof.step(), prof.phase("fwd"):
+                pass
+    assert prof.notes == ()
+    assert facts_of(tmp_path / "run")["fwd"]["wall_ns"].value == 0
+    assert prof.line().startswith("step 59 · 0 ns (fwd 0 ns")
 
 
 def test_windows_take_turns_and_synchronise_twice_each(tmp_path: Path) -> None:
