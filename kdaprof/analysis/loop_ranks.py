@@ -12,8 +12,7 @@ from kdaprof.analysis.view import RawRun
 from kdaprof.runs.facts import Fact
 from kdaprof.runs.results import RunResults
 from kdaprof.timeline.columns import Timeline
-
-WHOLE = "step"
+from kdaprof.timeline.loop_ranges import WHOLE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

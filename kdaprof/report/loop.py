@@ -6,12 +6,13 @@ import io
 
 from rich.console import Console
 
+from kdaprof.analysis.loop_cost import loop_cost
 from kdaprof.report.terminal import show_run
 from kdaprof.runs.record import RunRecord
 from kdaprof.runs.results import RunResults
 from kdaprof.runs.units import format_fraction, format_ns
+from kdaprof.timeline.loop_ranges import WHOLE
 
-STEP_COST, PHASE_COST = "step_profiler_step", "step_profiler_phase"
 _WIDTH = 110
 
 
@@ -27,16 +28,14 @@ def loop_text(record: RunRecord, results: RunResults) -> str:
 
 def own_cost(record: RunRecord, results: RunResults) -> str | None:
     """`own cost: 0.9 µs a phase and 3.1 µs a step, 12 µs in all: 0.06 % of a step (21.0 ms)`."""
-    costs = {cost.name: cost.ns for cost in record.overhead}
-    if not {STEP_COST, PHASE_COST} <= costs.keys():
+    cost = loop_cost(record)
+    if cost is None:
         return None
-    phases = [cell for cell in record.cells if cell.key.phase not in ("step", "other")]
-    whole = costs[STEP_COST] + len(phases) * costs[PHASE_COST]
     text = (
-        f"own cost: {format_ns(costs[PHASE_COST])} a phase and {format_ns(costs[STEP_COST])} a step, "
-        f"{format_ns(whole)} in all"
+        f"own cost: {format_ns(cost.phase_ns)} a phase and {format_ns(cost.step_ns)} a step, "
+        f"{format_ns(cost.whole_ns)} in all"
     )
-    walls = [results.cell(cell.id).facts["wall_ns"].value for cell in record.cells if cell.key.phase == "step"]
+    walls = [results.cell(cell.id).facts["wall_ns"].value for cell in record.cells if cell.key.phase == WHOLE]
     if not walls or not walls[0]:
         return text
-    return f"{text}: {format_fraction(whole / walls[0])} of a step ({format_ns(walls[0])})"
+    return f"{text}: {format_fraction(cost.whole_ns / walls[0])} of a step ({format_ns(walls[0])})"

@@ -12,9 +12,10 @@ from kdaprof.report.gfm import text_table
 from kdaprof.report.rules import rule_title
 from kdaprof.runs.facts import Fact
 from kdaprof.runs.units import format_fraction, format_ns
+from kdaprof.timeline.loop_ranges import OTHER, WHOLE
 
 _DASH = "—"
-_LAST = ("other", "step")
+_LAST = (OTHER, WHOLE)
 
 
 def show_ranks(console: Console, ranks: Sequence[LoopRank]) -> None:

@@ -10,9 +10,10 @@ torch = pytest.importorskip("torch")
 
 from kdaprof import StepProfiler  # noqa: E402
 from kdaprof.analysis.derive import derive  # noqa: E402
+from kdaprof.analysis.loop_cost import PHASE_COST, STEP_COST  # noqa: E402
 from kdaprof.analysis.recompute import load_raw  # noqa: E402
 from kdaprof.integrations.steps import WindowPlan  # noqa: E402
-from kdaprof.integrations.steps.cost import PHASE_COST, STEP_COST, own_costs  # noqa: E402
+from kdaprof.integrations.steps.cost import own_costs  # noqa: E402
 from kdaprof.integrations.steps.lab import open_loop_lab  # noqa: E402
 from kdaprof.runs.facts import Fact  # noqa: E402
 

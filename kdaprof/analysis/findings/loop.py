@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+from kdaprof.analysis.loop_cost import loop_cost
 from kdaprof.analysis.stats import median
 from kdaprof.analysis.view import CellView
 from kdaprof.runs.results import Finding
 from kdaprof.runs.samples import Sample
 from kdaprof.runs.units import format_fraction, format_ns
+from kdaprof.timeline.loop_ranges import WHOLE
 
 AROUND = 20
 """Steps compared on each side of the first window; the one right behind it is left out, it follows a long pause."""
@@ -18,7 +20,6 @@ SLOWER = 1.05
 """A profiler that stays attached slows a host-bound step by far more than this."""
 SIGMAS = 3.0
 COST_SHARE_MAX = 0.01
-STEP_COST, PHASE_COST = "step_profiler_step", "step_profiler_phase"
 
 
 def left_attached(views: Sequence[CellView]) -> Iterator[Finding]:
@@ -59,24 +60,20 @@ def left_attached(views: Sequence[CellView]) -> Iterator[Finding]:
 def own_cost(views: Sequence[CellView]) -> Iterator[Finding]:
     """Watching takes more than its share of the step."""
     for view in views:
-        watched = (c.key.phase for c in view.run.cells if c.observed is not None and c.observed.borders == "loop")
-        phases = len(set(watched) - {"step", "other"})
-        costs = {cost.name: cost.ns for cost in view.run.overhead}
-        wall = view.facts["wall_ns"].value if _is_step(view) else None
-        if not wall or not {STEP_COST, PHASE_COST} <= costs.keys():
+        cost = loop_cost(view.run) if _is_step(view) else None
+        wall = view.facts["wall_ns"].value if cost is not None else None
+        if cost is None or not wall or cost.whole_ns <= COST_SHARE_MAX * wall:
             continue
-        whole = costs[STEP_COST] + phases * costs[PHASE_COST]
-        if whole <= COST_SHARE_MAX * wall:
-            continue
+        share = cost.whole_ns / wall
         yield Finding(
             id="watching-costs",
             severity="info",
             cell=view.cell.id,
             text=(
-                f"watching takes {format_ns(whole)} of a step of {format_ns(wall)} ({format_fraction(whole / wall)}): "
-                f"{phases} phases at {format_ns(costs[PHASE_COST])}, the step itself {format_ns(costs[STEP_COST])}"
+                f"watching takes {format_ns(cost.whole_ns)} of a step of {format_ns(wall)} ({format_fraction(share)}): "
+                f"{cost.phases} phases at {format_ns(cost.phase_ns)}, the step itself {format_ns(cost.step_ns)}"
             ),
-            evidence={"own_ns": round(whole), "wall_ns": wall, "own_share": whole / wall, "phases": phases},
+            evidence={"own_ns": round(cost.whole_ns), "wall_ns": wall, "own_share": share, "phases": cost.phases},
             threshold={"own_share_max": COST_SHARE_MAX},
             next="Watch fewer phases, or take several optimiser steps as one step.",
         )
@@ -84,7 +81,7 @@ def own_cost(views: Sequence[CellView]) -> Iterator[Finding]:
 
 def is_part(view: CellView) -> bool:
     """Whether the cell is a phase of a watched loop, not its steps."""
-    return _in_loop(view) and view.cell.key.phase != "step"
+    return _in_loop(view) and view.cell.key.phase != WHOLE
 
 
 def _in_loop(view: CellView) -> bool:
@@ -92,7 +89,7 @@ def _in_loop(view: CellView) -> bool:
 
 
 def _is_step(view: CellView) -> bool:
-    return _in_loop(view) and view.cell.key.phase == "step"
+    return _in_loop(view) and view.cell.key.phase == WHOLE
 
 
 def _around_first_window(view: CellView) -> tuple[list[float], list[float]] | None:

@@ -20,10 +20,9 @@ from kdaprof.analysis.trace.launches import KernelRow, kernel_table, launch_coun
 from kdaprof.analysis.trace.links import Links, link
 from kdaprof.analysis.trace.repeats import DeviceSplit, RepeatSplit, split_device
 from kdaprof.timeline.columns import Kind, Timeline
+from kdaprof.timeline.loop_ranges import OTHER, PHASE_RANGE, STEP_RANGE, WHOLE
 
-STEP = re.compile(r"ProfilerStep#(\d+)$")
-PHASE_RANGE = "phase "
-WHOLE, OTHER = "step", "other"
+_STEP = re.compile(re.escape(STEP_RANGE) + r"\d+$")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +35,8 @@ class Entry:
 
 def entries_of(timeline: Timeline, phase: str) -> tuple[Entry, ...]:
     """Every entry of a phase (`step`: the steps, `other`: what lies outside all phases), in order of time."""
-    steps = _ranges(timeline, lambda name: STEP.match(name) is not None)
-    numbered = [(int(name.removeprefix("ProfilerStep#")), window) for name, window in steps]
+    steps = _ranges(timeline, lambda name: _STEP.match(name) is not None)
+    numbered = [(int(name.removeprefix(STEP_RANGE)), window) for name, window in steps]
     if phase == WHOLE:
         return tuple(Entry(step=number, window=window) for number, window in numbered)
     if phase == OTHER:

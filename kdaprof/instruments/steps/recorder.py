@@ -17,7 +17,8 @@ from kdaprof.instruments.allocator import Allocator, AllocatorCounters, delta
 from kdaprof.instruments.clock import Clock
 from kdaprof.instruments.nvtx import Ranges
 from kdaprof.instruments.steps.borders import Borders, Mark
-from kdaprof.instruments.steps.spans import OTHER, WHOLE, OpenPhase, OpenStep, StepSpans, settle
+from kdaprof.instruments.steps.spans import OpenPhase, OpenStep, StepSpans, settle
+from kdaprof.timeline.loop_ranges import OTHER, WHOLE
 
 UNPROFILED = "unprofiled"
 SHARED_NS = 5_000

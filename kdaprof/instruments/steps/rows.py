@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kdaprof.instruments.steps.recorder import UNPROFILED
-from kdaprof.instruments.steps.spans import OTHER, WHOLE, StepSpans
+from kdaprof.instruments.steps.spans import StepSpans
 from kdaprof.runs.cells import CellKey
 from kdaprof.runs.samples import Sample
+from kdaprof.timeline.loop_ranges import OTHER, WHOLE
 
 ROUND_STEPS = 20
 """Steps of one round: samples of one round are not independent, so intervals are made from rounds."""

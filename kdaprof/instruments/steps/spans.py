@@ -7,11 +7,6 @@ from dataclasses import dataclass, field
 from kdaprof.instruments.allocator import AllocatorDelta
 from kdaprof.instruments.steps.borders import Borders, Mark
 
-WHOLE = "step"
-"""Name of the step itself among the phases."""
-OTHER = "other"
-"""Name of what lies outside all phases of a step."""
-
 
 @dataclass(slots=True)
 class OpenPhase:

@@ -26,10 +26,9 @@ from kdaprof.instruments.steps.spans import StepSpans
 from kdaprof.instruments.tracefile import rewrite_trace
 from kdaprof.timeline import kineto as reader
 from kdaprof.timeline.columns import Timeline
+from kdaprof.timeline.loop_ranges import PHASE_RANGE, STEP_RANGE
 
 Kind = Literal["profiled-cuda", "profiled-full"]
-STEP_RANGE = "ProfilerStep#"
-PHASE_RANGE = "phase "
 
 
 class Profiler(Protocol):

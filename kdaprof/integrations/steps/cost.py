@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from kdaprof.analysis.loop_cost import PHASE_COST, STEP_COST
 from kdaprof.instruments.overhead import measure
 from kdaprof.instruments.steps import StepRecorder
 from kdaprof.instruments.steps.spans import StepSpans
 from kdaprof.integrations.steps.lab import LoopLab
 from kdaprof.runs.record import OwnCost
 
-STEP_COST, PHASE_COST = "step_profiler_step", "step_profiler_phase"
 _PHASES = tuple(f"cost{number}" for number in range(6))
 _STEPS = 16
 

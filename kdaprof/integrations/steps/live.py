@@ -8,6 +8,7 @@ from kdaprof.instruments.steps.recorder import UNPROFILED
 from kdaprof.instruments.steps.spans import StepSpans
 from kdaprof.kda.ledger import Counters, PathCount
 from kdaprof.runs.units import format_fraction, format_ns, format_number
+from kdaprof.timeline.loop_ranges import OTHER
 
 _MANY_TOKENS = 10_000
 
@@ -38,7 +39,7 @@ class LiveMeter:
         for phase in spans.phases:
             if not phase.nested:
                 self.phases[phase.name] = self.phases.get(phase.name, 0) + phase.wall_ns
-        self.phases["other"] = self.phases.get("other", 0) + spans.other_ns
+        self.phases[OTHER] = self.phases.get(OTHER, 0) + spans.other_ns
 
     def line(self, now_ns: int, counters: Counters, host_bound: tuple[float, int] | None) -> str:
         """`step 120 · 212 ms (fwd 71.0 ms, bwd 120 ms, …) · host-bound 41 % (step 31) · 19.3k tokens/s · kda fused=4/4`

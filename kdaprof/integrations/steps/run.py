@@ -9,7 +9,7 @@ from pathlib import Path
 from kdaprof import __version__
 from kdaprof.instruments.clock import clock_pair
 from kdaprof.instruments.steps.rows import rows_of
-from kdaprof.instruments.steps.spans import WHOLE, StepSpans
+from kdaprof.instruments.steps.spans import StepSpans
 from kdaprof.instruments.steps.window import Kind
 from kdaprof.integrations.steps.lab import NO_MARKS, LoopLab
 from kdaprof.integrations.steps.live import since
@@ -23,6 +23,7 @@ from kdaprof.runs.samples import Sample
 from kdaprof.runs.store import RunWriter
 from kdaprof.timeline import parquet
 from kdaprof.timeline.columns import Timeline
+from kdaprof.timeline.loop_ranges import WHOLE
 
 PART_STEPS = 1024
 """Steps of one part: a part is written again at each flush until it is full."""
