@@ -23,7 +23,8 @@ class SideEvidence:
     """One side of one shape.
 
     `rounds`: walls in ns by round. `peak_bytes`: the peak of each round or repeat, above what was held before.
-    `refused`: rules that keep these times out of a ratio. `wrong`: how its outputs differ from the reference.
+    `refused`: rules that keep these times out of a ratio. `noted`: rules by which they may not be quoted, and may
+    still enter an interleaved one. `wrong`: how its outputs differ from the reference.
     """
 
     rounds: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
@@ -31,6 +32,7 @@ class SideEvidence:
     peak_bytes: tuple[int, ...] = ()
     peak_missing: str | None = None
     refused: tuple[Reason, ...] = ()
+    noted: tuple[Reason, ...] = ()
     wrong: str | None = None
     error: str | None = None
     """Why there are no (more) samples: the side failed."""

@@ -9,6 +9,7 @@ from kdaprof.analysis.ab.contract import Contract, Role, Shape
 from kdaprof.analysis.ab.evidence import Evidence, ShapeEvidence, SideEvidence
 from kdaprof.analysis.figure import sampled
 from kdaprof.analysis.guards.apply import NEVER_IN_A_RATIO
+from kdaprof.analysis.guards.spread import too_wide
 from kdaprof.analysis.interleaved import Ratio, compare_interleaved
 from kdaprof.analysis.stats import CONFIDENCE, Interval, median
 from kdaprof.runs.facts import Fact, Reason, absent
@@ -132,7 +133,11 @@ def _wall(side: SideEvidence) -> Fact:
     fact = sampled("ns", _pairs(side.rounds))
     if fact is None:
         return absent("ns", "failed", side.error or "no samples")
-    return fact.refuse(*side.refused)
+    told = (*side.refused, *side.noted)
+    wide = too_wide("wall_ns", fact)
+    if wide is not None and all(reason.rule != "Q02" for reason in told):
+        told = (*told, Reason("Q02", wide))
+    return fact.refuse(*told)
 
 
 def _pairs(rounds: Mapping[int, Sequence[int]]) -> Iterator[tuple[int, float]]:

@@ -7,14 +7,14 @@ figure: what the snapshots say holds for every cell.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Protocol
 
 from kdaprof.analysis.guards.families import HOST_TIMED, TIMED
 from kdaprof.analysis.guards.rule import GuardRule
 from kdaprof.analysis.stats import summarise
 from kdaprof.analysis.view import CellView
-from kdaprof.runs.conditions import LIMITING_REASONS, ConditionsSnapshot, ForeignProcess
+from kdaprof.runs.conditions import LIMITING_REASONS, Conditions, ConditionsSnapshot, ForeignProcess
 from kdaprof.runs.facts import Fact
-from kdaprof.runs.record import RunRecord
 from kdaprof.runs.units import format_bytes, format_fraction, format_number, format_rate
 
 FOREIGN_BYTES_MAX = 1 << 30
@@ -25,7 +25,16 @@ LOAD_PER_CORE_MAX = 0.5
 STEAL_MAX = 0.05
 
 
-def moments(run: RunRecord) -> Iterator[tuple[str, ConditionsSnapshot]]:
+class Watched(Protocol):
+    """Whatever was measured while somebody looked at the machine: a run, an experiment."""
+
+    @property
+    def conditions(self) -> Conditions:
+        """The machine before, during and after."""
+        ...
+
+
+def moments(run: Watched) -> Iterator[tuple[str, ConditionsSnapshot]]:
     """Each snapshot of the run with when it was taken: `before`, `during`, `after`."""
     if run.conditions.before is not None:
         yield "before the run", run.conditions.before
@@ -35,7 +44,7 @@ def moments(run: RunRecord) -> Iterator[tuple[str, ConditionsSnapshot]]:
         yield "after the run", run.conditions.after
 
 
-def shared_card(run: RunRecord) -> str | None:
+def shared_card(run: Watched) -> str | None:
     """Who else used the card, by the thresholds of Q03; None when nobody is known to have."""
     before = run.conditions.before
     for when, snapshot in moments(run):
@@ -62,7 +71,7 @@ def _use(process: ForeignProcess) -> str:
     return " and ".join(parts)
 
 
-def clock_limits(run: RunRecord) -> str | None:
+def clock_limits(run: Watched) -> str | None:
     """The limits that the card reported in any snapshot, in words; None when it reported none."""
     for when, snapshot in moments(run):
         limits = sorted(set(snapshot.gpu.throttle_reasons or ()) & LIMITING_REASONS) if snapshot.gpu else []
@@ -80,7 +89,7 @@ def clock_spread(view: CellView) -> tuple[float, float] | None:
     return summary.median, (summary.p90 - summary.p10) / summary.median
 
 
-def loaded_host(run: RunRecord) -> str | None:
+def loaded_host(run: Watched) -> str | None:
     """What else the host did, by the thresholds of Q05; None when it is not known to have done anything."""
     before = run.conditions.before
     if before is not None and before.host.load1 is not None:

@@ -22,6 +22,11 @@ _SPREAD = frozenset({"wall_ns", "host_ns", "pipelined_ns", "gpu_busy_ns"}) | _WI
 
 
 def _too_wide(view: CellView, name: str, fact: Fact) -> str | None:
+    return too_wide(name, fact)
+
+
+def too_wide(name: str, fact: Fact) -> str | None:
+    """Why the samples of a figure do not support its median, by the thresholds of Q02; None when they do."""
     assert fact.value is not None
     limit = HALF_WIDTH_BUSY_MAX if name == "gpu_busy_ns" else HALF_WIDTH_HOST_MAX
     interval, words = fact.ci95, "95 % interval"

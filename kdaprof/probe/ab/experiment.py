@@ -15,6 +15,7 @@ from kdaprof.analysis.ab.outcome import GateResult
 from kdaprof.analysis.ab.reading import digest
 from kdaprof.analysis.ab.result import Party, Result
 from kdaprof.analysis.ab.stages import judge_stage_share
+from kdaprof.analysis.ab.surroundings import under_conditions
 from kdaprof.errors import UsageError
 from kdaprof.probe.ab.attempts import Attempt, add_attempt, read_attempts, stop_rule
 from kdaprof.probe.ab.blocks import SIDES, SideName
@@ -23,6 +24,7 @@ from kdaprof.probe.ab.measuring import Seen, Setting, measure
 from kdaprof.probe.ab.order import Hands, Order
 from kdaprof.probe.ab.target_call import is_target
 from kdaprof.probe.ab.worktrees import worktrees
+from kdaprof.runs.conditions import Conditions
 
 
 def run_experiment(order: Order, hands: Hands) -> tuple[Result, Evidence | None]:
@@ -46,6 +48,9 @@ def run_experiment(order: Order, hands: Hands) -> tuple[Result, Evidence | None]
             except KeyboardInterrupt:
                 complete = False
     evidence = seen.evidence()
+    after = hands.machine.conditions() if complete and evidence is not None else None
+    if evidence is not None and contract.kind != "paths":  # a probe has judged its own conditions
+        evidence = under_conditions(evidence, Conditions(before, (), after))
     outcome = judge(contract, evidence, seen.gates)
     errors = () if evidence is None else evidence.errors
     result = Result(
@@ -58,7 +63,7 @@ def run_experiment(order: Order, hands: Hands) -> tuple[Result, Evidence | None]
         attempt=len(past) + 1,
         environment=environment,
         before=before,
-        after=hands.machine.conditions() if complete and evidence is not None else None,
+        after=after,
         started_unix_ns=started,
         errors=errors,
     )

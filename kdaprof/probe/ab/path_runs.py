@@ -75,6 +75,7 @@ def _side(view: CellView) -> SideEvidence:
         peak_bytes=peaks,
         peak_missing=view.facts["peak_bytes"].detail,
         refused=() if may_enter_ratio(fact) else fact.reasons,
+        noted=fact.reasons if may_enter_ratio(fact) else (),
         wrong=None if check is None or check.passed else _wrong(view),
         error=None if view.cell.status == "ok" or error is None else f"{error.type}: {error.text}",
     )

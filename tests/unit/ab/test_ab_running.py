@@ -7,6 +7,7 @@ import json
 import signal
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,16 +17,20 @@ from ab_parts import (
     REVISIONS,
     SHAPES,
     TARGETS,
+    PaperMachine,
     PaperWorkers,
     Told,
     contract,
     git,
     hands,
     order,
+    paper_runs,
     repository,
 )
 
-from kdaprof.analysis.ab.evidence import SideEvidence
+from kdaprof.analysis.ab.evidence import Evidence, ShapeEvidence, SideEvidence
+from kdaprof.analysis.ab.result import Result
+from kdaprof.analysis.ab.rows import rows_of
 from kdaprof.analysis.ab.stored import read_evidence, write_evidence
 from kdaprof.errors import BadFileError, UsageError
 from kdaprof.probe.ab.attempts import read_attempts
@@ -36,6 +41,7 @@ from kdaprof.probe.ab.process import run_command
 from kdaprof.probe.ab.target import worker
 from kdaprof.probe.ab.target_call import load_call
 from kdaprof.probe.ab.warm import steady_only
+from kdaprof.runs.conditions import ConditionsSnapshot, ForeignProcess
 
 BODY = REVISIONS + SHAPES + GATE + REPOSITORY
 ONLY_ONE = 'command = ["sh", "-c", "test $(cat wall.txt) = 1000000 || { echo 3 of 49 failed; exit 1; }"]'
@@ -358,6 +364,40 @@ def test_cold_samples_of_a_target_are_left_out_and_a_restless_one_is_refused() -
     restless = SideEvidence(rounds={r: (1000 * 2**r,) * 4 for r in range(6)})
     (reason,) = steady_only(restless, [1000]).refused
     assert reason.rule == "Q01"
+
+
+# ---------------------------------------------------------------- the machine
+
+
+def on(conditions: ConditionsSnapshot, tmp_path: Path) -> Result:
+    machine = PaperMachine()
+    machine.conditions = lambda: conditions  # type: ignore[method-assign]
+    workers = PaperWorkers({"m:a": 1_000_000, "m:b": 800_000})
+    return run_experiment(order(tmp_path, contract()), hands(workers, machine=machine))[0]
+
+
+def test_another_job_on_the_card_keeps_times_out_of_a_ratio(tmp_path: Path) -> None:
+    quiet = paper_runs.snapshot(0)
+    assert quiet.gpu is not None
+    other = ForeignProcess(pid=77, name="train", used_bytes=2 << 30, util=0.4)
+    result = on(replace(quiet, gpu=replace(quiet.gpu, foreign=(other,))), tmp_path)
+    assert result.outcome.decision == "not-established"
+    assert "Q03: process 77 (train) held 2.15 GB of the card" in (result.outcome.rows[0].ratio.why or "")
+    limited = on(replace(quiet, gpu=replace(quiet.gpu, throttle_reasons=("sw_power_cap",))), tmp_path)
+    assert "Q04: the card reported sw_power_cap" in (limited.outcome.rows[0].ratio.why or "")
+
+
+def test_a_loaded_host_is_noted_and_the_interleaved_ratio_stands(tmp_path: Path) -> None:
+    result = on(paper_runs.snapshot(0, load1=40.0), tmp_path)
+    assert result.outcome.decision == "go"
+    base = result.outcome.rows[0].base
+    assert (base.quotable, [reason.rule for reason in base.reasons]) == (False, ["Q05"])
+
+
+def test_a_median_with_a_wide_interval_may_not_be_quoted() -> None:
+    wide = SideEvidence(rounds={number: (1000 * (1 + number),) * 3 for number in range(6)})
+    fact = rows_of(contract(), Evidence(shapes=(ShapeEvidence(shape="big", base=wide, cand=wide),)))[0].base
+    assert [reason.rule for reason in fact.reasons] == ["Q02"]
 
 
 # ---------------------------------------------------------------- evidence on disk
