@@ -117,9 +117,9 @@ def utilisation(fields: Fields) -> tuple[IntArray, FloatArray, str]:
 
 
 def longest_idle_ns(t_ns: IntArray, values: FloatArray) -> int:
-    """The longest stretch of readings at ≤ 5 %: each stands for the time up to the next, a gap for none.
+    """The longest stretch of readings at ≤ 5 %: each stands for the time up to the next, the last for none.
 
-    The last reading, and one before a gap, stand for the usual spacing.
+    A gap says nothing: it ends a stretch, and the reading before it stands for the usual spacing.
     """
     if t_ns.size == 0:
         return 0
@@ -130,7 +130,7 @@ def longest_idle_ns(t_ns: IntArray, values: FloatArray) -> int:
         if value > IDLE_AT_MOST:
             current = 0
             continue
-        step = int(steps[i]) if i < steps.size else usual
+        step = int(steps[i]) if i < steps.size else 0
         gap = step > _GAP_SPACINGS * usual
         current += usual if gap else step
         longest = max(longest, current)

@@ -18,7 +18,7 @@ class FakeNvmlError(Exception):
 
 @dataclass(frozen=True)
 class FakeCard:
-    """One card of a fake NVML; `lost` makes every call on it fail with code 15."""
+    """One card of a fake NVML; `processes` are (pid, bytes); `lost` makes every call on it fail with code 15."""
 
     uuid: str
     pci_bus_id: str
@@ -26,6 +26,7 @@ class FakeCard:
     util_percent: int = 30
     mig_mode: int | None = 0
     lost: bool = False
+    processes: tuple[tuple[int, int | None], ...] = ()
 
 
 class FakePynvml:
@@ -125,6 +126,34 @@ class FakePynvml:
         """In mW."""
         self._card(handle)
         return 345_678
+
+    def nvmlDeviceGetTotalEnergyConsumption(self, handle: str) -> int:
+        """In mJ."""
+        self._card(handle)
+        return 1_000_000 + 1000 * self.calls.count("nvmlDeviceGetTotalEnergyConsumption")
+
+    def nvmlDeviceGetTemperature(self, handle: str, kind: int) -> int:
+        """In °C."""
+        self._card(handle)
+        return 41
+
+    def nvmlDeviceGetCurrentClocksEventReasons(self, handle: str) -> int:
+        """Held by the power cap."""
+        self._card(handle)
+        return 0x4
+
+    def nvmlDeviceGetComputeRunningProcesses(self, handle: str) -> list[Any]:
+        """Those of the card."""
+        return [SimpleNamespace(pid=pid, usedGpuMemory=used) for pid, used in self._card(handle).processes]
+
+    def nvmlDeviceGetGraphicsRunningProcesses(self, handle: str) -> list[Any]:
+        """None."""
+        self._card(handle)
+        return []
+
+    def nvmlDeviceGetProcessUtilization(self, handle: str, since: int) -> list[Any]:
+        """Each process of the card at 25 %."""
+        return [SimpleNamespace(pid=pid, smUtil=25) for pid, _ in self._card(handle).processes]
 
     def nvmlDeviceGetMigMode(self, handle: str) -> tuple[int, int]:
         """Current and pending; not supported where it is None."""

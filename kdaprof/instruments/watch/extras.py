@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from kdaprof.instruments.clock import ClockPair
+from kdaprof.instruments.conditions import name_of_process
 from kdaprof.instruments.sensor import BufferedSample, GpuSensor
 from kdaprof.runs.conditions import LIMITING_REASONS
 from kdaprof.runs.util import PROCESS_BYTES, PROCESS_UTIL, REASON_PREFIX, UtilReading, process_field
@@ -37,10 +38,17 @@ class ThrottleRows:
 class ProcessRows:
     """Memory and SM share of each process on the card; with `wanted`, of those process ids for which it holds."""
 
-    def __init__(self, sensor: GpuSensor, wanted: Callable[[int], bool] | None = None) -> None:
+    def __init__(
+        self,
+        sensor: GpuSensor,
+        wanted: Callable[[int], bool] | None = None,
+        name_of: Callable[[int], str | None] = name_of_process,
+    ) -> None:
         self._sensor = sensor
         self._wanted = wanted
+        self._name_of = name_of
         self._due_ns: int | None = None
+        self.names: dict[int, str | None] = {}
 
     def rows(self, t_ns: int) -> Sequence[UtilReading]:
         """Once a second; `processes` is how many there are, whoever is wanted."""
@@ -57,6 +65,8 @@ class ProcessRows:
         for process in listed.value:
             if self._wanted is not None and not self._wanted(process.pid):
                 continue
+            if process.pid not in self.names:
+                self.names[process.pid] = self._name_of(process.pid)
             used = None if process.used_bytes is None else float(process.used_bytes)
             withheld = None if used is not None else "the driver withholds the memory of a process"
             rows.append(_row(self._sensor, t_ns, process_field(process.pid, PROCESS_BYTES), used, withheld))

@@ -18,7 +18,7 @@ from kdaprof.instruments.watch.extras import BufferRows, ProcessRows, ThrottleRo
 from kdaprof.instruments.watch.loop import SampleLoop, Sink
 from kdaprof.instruments.watch.people import Family
 from kdaprof.instruments.watch.taker import SampleTaker
-from kdaprof.runs.watch import SeriesEnd, WatchedCard, WatchRecord, WrappedCommand
+from kdaprof.runs.watch import ProcessName, SeriesEnd, WatchedCard, WatchRecord, WrappedCommand
 
 _ENDS = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT})
 
@@ -78,6 +78,7 @@ class _Running:
         self._open = [card for card in self._cards if card.device.value is not None]
         self._pair = clock_pair(clock)
         self._meters: list[GpmMeter] = []
+        self._people: list[ProcessRows] = []
         # Asked before anything can be lost.
         devices = [card.device.value for card in self._open if card.device.value is not None]
         self._identities = [(device.name().value, device.pci_bus_id().value) for device in devices]
@@ -95,6 +96,7 @@ class _Running:
         meter = GpmMeter(device)
         self._meters.append(meter)
         people = ProcessRows(device, None if family is None else family.holds)
+        self._people.append(people)
         extras = (ThrottleRows(device), people, BufferRows(device, self._pair))
         return SampleTaker(device, meter if meter.missing is None else None, extras)
 
@@ -137,6 +139,10 @@ class _Running:
             samples_taken=self._loop.taken,
             own_cpu_ns=own_cpu_ns,
             cards=seen,
+            names=tuple(
+                ProcessName(pid=pid, name=name)
+                for pid, name in sorted({k: v for people in self._people for k, v in people.names.items()}.items())
+            ),
             pid=self._plan.pid,
             child=WrappedCommand(argv0=self._plan.argv[0], exit=code) if self._plan.argv else None,
         )
