@@ -22,7 +22,8 @@ examples:
   kdaprof probe --path fused --json > run.json
       the whole run as one JSON document (schema kdaprof.run/1)
 
-exit codes: 0 ok · 1 a requested cell failed · 2 usage · 5 the only requested path cannot run here · 130 interrupted
+exit codes: 0 ok · 1 a requested cell failed · 2 usage · 5 the only requested path cannot run here, or another run
+measures on the card (wait for it: --wait S) · 130 interrupted
 """
 
 
@@ -51,6 +52,7 @@ def build_parser() -> argparse.ArgumentParser:
     how.add_argument("--cache", default="rotate", help="rotate: inputs are evicted from L2 (default); warm: one set")
     how.add_argument("--cold", action="store_true", help="also time first calls in fresh processes with empty caches")
     how.add_argument("--seed", type=int, default=0, help="of the inputs (%(default)s)")
+    how.add_argument("--wait", type=float, default=0.0, metavar="S", help="for a card that another run measures on")
     where = parser.add_argument_group("where it goes")
     where.add_argument("--out", type=Path, metavar="DIR", help="the run directory (default runs/<UTC>-<what>)")
     where.add_argument("--force", action="store_true", help="replace a run that is already in DIR")
@@ -67,10 +69,12 @@ def run(argv: Sequence[str]) -> int:
     from kdaprof.cli.probe_run import probe_and_report
 
     with stoppable():
-        return int(probe_and_report(request, as_json=args.json))
+        return int(probe_and_report(request, as_json=args.json, wait_s=args.wait))
 
 
 def _request(args: argparse.Namespace, argv: tuple[str, ...]) -> Request:
+    if not 0 <= args.wait <= 86400:
+        raise UsageError(f"--wait {args.wait:g}: between 0 and 86400 seconds")
     if args.path is not None and args.paths is not None:
         raise UsageError("--path and --paths: give one of them")
     if args.path is not None and "," in args.path:

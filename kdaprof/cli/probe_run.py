@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
 from kdaprof.analysis.derive import derive
 from kdaprof.analysis.recompute import load_raw
 from kdaprof.cli.console import err_console, out_console, print_json
 from kdaprof.errors import Exit
+from kdaprof.instruments.clock import MonotonicClock
 from kdaprof.instruments.cuda_device import open_device
+from kdaprof.instruments.device import Device
+from kdaprof.instruments.lock import card_lock
 from kdaprof.probe.plan import Request
 from kdaprof.probe.real import real_lab
 from kdaprof.probe.session import run_probe
@@ -18,11 +25,17 @@ from kdaprof.runs.record import RunRecord
 from kdaprof.runs.store import RunWriter
 
 
-def probe_and_report(request: Request, *, as_json: bool) -> Exit:
-    """Run the probe; the run directory is complete when this returns, whatever the exit code."""
+def probe_and_report(request: Request, *, as_json: bool, wait_s: float = 0.0) -> Exit:
+    """Run the probe; the run directory is complete when this returns, whatever the exit code.
+
+    Errors: CardInUseError when another run still measures on the card after `wait_s` seconds.
+    """
     device = open_device(request.device)
     plan = request.plan("cpu" if device.kind == "cpu" else f"cuda:{device.index}")
-    outcome = run_probe(plan, real_lab(plan, BarProgress(err_console())))
+    with _alone_on(device, request, wait_s) as notes:
+        outcome = run_probe(plan, real_lab(plan, BarProgress(err_console())))
+    if notes:
+        RunWriter(outcome.path).put_record(replace(outcome.record, notes=(*outcome.record.notes, *notes)))
     # Read back, so that what is shown here is what `kdaprof report` shows, interrupted cells included.
     raw = load_raw(outcome.path)
     results = derive(raw)
@@ -34,6 +47,25 @@ def probe_and_report(request: Request, *, as_json: bool) -> Exit:
     else:
         show_run(out_console(), raw.record, results, path=outcome.path)
     return _exit_code(raw.record, interrupted=outcome.interrupted)
+
+
+@contextmanager
+def _alone_on(device: Device, request: Request, wait_s: float) -> Iterator[tuple[str, ...]]:
+    """Hold the card's lock for the whole run, its children included; notes on how it was had."""
+    card = device.traits.pci_bus_id
+    if device.kind == "cpu" or card is None:
+        yield ()
+        return
+    told = err_console()
+    command = " ".join(request.command[:2] if request.anonymous else request.command)
+    with card_lock(card, wait_s=wait_s, clock=MonotonicClock(), command=command, waiting=told.print) as held:
+        if held.missing is not None:
+            told.print(f"kdaprof: {held.missing}", soft_wrap=True)
+            yield ("the card was not locked: another kdaprof run on it would not have been kept off",)
+        elif held.waited_ns > 1_000_000_000:
+            yield (f"waited {held.waited_ns / 1e9:.0f} s for another run on the card to end",)
+        else:
+            yield ()
 
 
 def _exit_code(record: RunRecord, *, interrupted: bool) -> Exit:

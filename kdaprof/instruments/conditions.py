@@ -208,4 +208,5 @@ def _host(root: Path, steal: host.HostValue[float], notes: _Notes) -> HostCondit
         governor=take("governor", host.governor(root)),
         mem_available_bytes=take("mem_available_bytes", available),
         container=take("container", host.container(root)),
+        mem_pressure=take("mem_pressure", host.memory_pressure(root)),
     )

@@ -127,6 +127,13 @@ def memory_bytes(root: Path = ROOT) -> tuple[HostValue[int], HostValue[int]]:
     return field("MemAvailable"), field("MemTotal")
 
 
+def memory_pressure(root: Path = ROOT) -> HostValue[float]:
+    """Share of the last 10 s in which some task waited for memory, 0…1, from `/proc/pressure/memory` (PSI)."""
+    text = _read(root / "proc/pressure/memory")
+    match = re.search(r"^some\b.*\bavg10=(\d+(?:\.\d+)?)", text or "", re.MULTILINE)
+    return HostValue(float(match[1]) / 100) if match else HostValue(None, "this kernel has no /proc/pressure/memory")
+
+
 def container(root: Path = ROOT) -> HostValue[str]:
     """A hint at the container runtime, `none seen` where nothing points to one. A hint, not a proof."""
     if (root / ".dockerenv").exists():

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from kdaprof import __version__
 from kdaprof.instruments.clock import clock_pair
+from kdaprof.instruments.cooldown import CoolDown
 from kdaprof.instruments.nvtx import in_range
 from kdaprof.probe import children
 from kdaprof.probe.ceilings import measure_ceilings
@@ -64,6 +65,7 @@ class _Session:
         writer = open_target(plan.out, force=plan.force)
         secrets = lab.secrets() if plan.anonymous else None
         self._during: list[ConditionsSnapshot] = []
+        self._cool_down = CoolDown(self.bench.sensor.value, self.bench.clock)
         pair = clock_pair(self.bench.clock)
         environment = lab.environment()
         record = RunRecord(
@@ -122,6 +124,7 @@ class _Session:
             return ()
 
     def _group(self, group: Group) -> None:
+        self._cool_down = CoolDown(self.bench.sensor.value, self.bench.clock)
         specs = tuple(self._spec(key) for key in group.keys)
         observed = {s.key.id: observed_before(s, self.bench, cache=self.plan.cache) for s in specs}
         interpreted = [spec for spec in specs if self._needs_interpreter(spec)]
@@ -154,8 +157,12 @@ class _Session:
     def _needs_interpreter(self, spec: CaseSpec) -> bool:
         return spec.key.path == "fused" and not self.plan.on_gpu and spec.key.mode == "eager"
 
-    def _after_round(self, _number: int, live: Sequence[Series]) -> None:
-        """Samples reach the disk each round; the conditions are looked at, lightly."""
+    def _after_round(self, number: int, live: Sequence[Series]) -> None:
+        """Samples reach the disk each round; the conditions are looked at, lightly; a hot card gets a pause."""
         for series in live:
             self.run.writer.put_samples(series.key, series.samples)
         self._during.append(self.lab.snapshot(False))
+        clocks = [s.sm_clock_hz for series in live for s in series.samples if s.round == number and s.sm_clock_hz]
+        paused = self._cool_down.after_round(clocks)
+        if paused is not None:
+            self.run.note(f"after round {number + 1}: {paused}")

@@ -74,7 +74,10 @@ class GpuConditions:
 
 @dataclass(frozen=True, slots=True)
 class HostConditions:
-    """The host at one moment: load average over 1 min, cores we may use, steal as a fraction of CPU time."""
+    """The host at one moment: load average over 1 min, cores we may use, steal as a fraction of CPU time.
+
+    `mem_pressure` is the share of the last 10 s in which some task waited for memory.
+    """
 
     load1: float | None
     cores_available: int | None
@@ -83,6 +86,7 @@ class HostConditions:
     governor: str | None
     mem_available_bytes: int | None
     container: str | None
+    mem_pressure: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
