@@ -70,7 +70,7 @@ def run(argv: Sequence[str]) -> int:
     base, cand = _side(args.base, contract.base, "base"), _side(args.cand, contract.cand, "cand")
     command = ("kdaprof", "ab", *argv)
     if args.judge is not None:
-        result = _judged(contract, args.judge, base, cand)
+        result = _judged(contract, args.contract.parent, args.judge, base, cand)
     else:
         from kdaprof.cli.ab_run import measured
 
@@ -96,7 +96,7 @@ def _side(flag: str | None, stated: str | None, name: str) -> str:
     return found
 
 
-def _judged(contract: Contract, path: Path, base: str, cand: str) -> Result:
+def _judged(contract: Contract, folder: Path, path: Path, base: str, cand: str) -> Result:
     from kdaprof.analysis.ab.contract import StageShare
     from kdaprof.analysis.ab.judge import judge
     from kdaprof.analysis.ab.reading import digest
@@ -106,7 +106,6 @@ def _judged(contract: Contract, path: Path, base: str, cand: str) -> Result:
     from kdaprof.analysis.recompute import recompute
 
     evidence = read_evidence(path)
-    folder = Path()
     before = [judge_stage_share(g, folder, recompute) for g in contract.gates if isinstance(g, StageShare)]
     return Result(
         contract=contract,

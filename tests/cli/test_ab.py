@@ -20,6 +20,7 @@ from ab_parts import GATE, HEAD, REPOSITORY, REVISIONS, SHAPES, PaperMachine, gi
 from kdaprof.analysis.ab.document import ab_schema
 from kdaprof.analysis.ab.rows import inverse, ratio_of
 from kdaprof.cli import ab_run
+from kdaprof.cli.ab_example import EXAMPLE
 from kdaprof.cli.main import main
 from kdaprof.errors import Exit
 from kdaprof.probe import real
@@ -66,6 +67,25 @@ def test_the_example_works_when_pasted(
     assert (tmp_path / "out/runs/public/run.json").exists()
 
 
+def test_the_script_in_the_example_measures_what_the_command_of_a_revision_must(place: Path) -> None:
+    lines = EXAMPLE.splitlines()
+    begin = lines.index("#     import json, os, time")
+    length = next(n for n, line in enumerate(lines[begin:]) if not line.startswith("#     "))
+    assert length <= 10
+    script = "\n".join(line.removeprefix("#     ") for line in lines[begin : begin + length])
+    repo = place / "repo"
+    (repo / "time_it.py").write_text(script)
+    (repo / "mine.py").write_text("def step(shape):\n    return sum(range(2000 if shape == 'big' else 1000))\n")
+    git(repo, "add", ".")
+    git(repo, "commit", "--quiet", "-m", "script")
+    (place / "c.toml").write_text(CONTRACT.replace('["sh", "measure.sh"]', '["{python}", "time_it.py"]'))
+    code = main(["ab", "c.toml", "--base", "HEAD", "--cand", "HEAD", "--out", "out"])
+    assert code in (Exit.REGRESSION, Exit.INCONCLUSIVE)  # the same code twice is never 1.1 times as fast
+    rows = json.loads((place / "out/evidence.json").read_text())["shapes"]
+    assert [len(rows[0][side]["rounds"]["4"]) for side in ("base", "cand")] == [4, 4]
+    assert min(wall for row in rows for walls in row["cand"]["rounds"].values() for wall in walls) > 0
+
+
 def test_two_revisions_come_to_a_go_with_everything_on_disk(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, found = document(capsys, "contract.toml", "--out", "out")
     assert (code, found["decision"], found["complete"], found["attempt"]) == (Exit.OK, "go", True, 1)
@@ -98,6 +118,22 @@ def test_stored_evidence_is_judged_again_without_measuring(place: Path, capsys: 
     assert (code, again["rows"], again["source"]) == (Exit.OK, found["rows"], "out")
     code, strict = document(capsys, "strict.toml", "--judge", "out/evidence.json")
     assert (code, strict["decision"], strict["environment"]) == (Exit.REGRESSION, "no-go", None)
+
+
+def test_a_stored_run_gives_a_stage_share_relative_to_the_contract(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    main(["ab", "contract.toml", "--out", "out"])
+    capsys.readouterr()
+    (place / "h200-kda").symlink_to(ROOT / "reports/h200-kda")
+    cell = "kda/fused/plain/eager/fwd/B10-T512-H12-K64-V64-C16/float32"
+    share = f'[[gates]]\nkind = "stage-share"\nmin = 0.1\nrun = "h200-kda"\ncell = "{cell}"\nstages = [".*"]\n'
+    (place / "share.toml").write_text(CONTRACT + share)
+    monkeypatch.chdir("/")
+    _, found = document(capsys, str(place / "share.toml"), "--judge", str(place / "out"))
+    (gate,) = [gate for gate in found["gates"] if gate["kind"] == "stage-share"]
+    assert gate["verdict"] == "pass"
+    assert gate["value"] == pytest.approx(0.65, abs=0.01)  # "the GPU waits 35 % of a forward call"
 
 
 def test_the_terminal_shows_table_gates_and_decision_in_words(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
