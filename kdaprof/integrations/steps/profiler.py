@@ -78,17 +78,11 @@ class StepProfiler:
         lab: LoopLab | None = None,
         environ: Mapping[str, str] | None = None,
     ) -> None:
-        if not shape:
-            raise UsageError("shape is empty: name what a step works on, for example shape={'B': 8, 'T': 512}")
         rank = rank_of(os.environ if environ is None else environ)
         if out is None and rank is not None:
             raise UsageError("out is needed under torchrun: all ranks must name the same directory")
         base = Path(out) if out is not None else Path("runs") / new_run_id("step")
         self.path = folder_of(base, None if rank is None else rank.rank)
-        writer = open_target(self.path, force=force)
-        if rank is not None and rank.rank == 0:
-            write_manifest(base, RankManifest(world_size=rank.world_size))
-        self._lab = lab or open_loop_lab(device)
         spec = LoopSpec(
             run=base.name if rank is None else f"{base.name}-{self.path.name}",
             shape=shape_axes(shape),
@@ -98,6 +92,10 @@ class StepProfiler:
             trains=trains,
             anonymous=anonymous,
         )
+        writer = open_target(self.path, force=force)
+        if rank is not None and rank.rank == 0:
+            write_manifest(base, RankManifest(world_size=rank.world_size))
+        self._lab = lab or open_loop_lab(device)
         self._run = LoopRun(spec, self._lab, writer, self._lab.counters(), own_costs(self._lab))
         self._windows = KinetoWindows(
             windows or WindowPlan(), self._lab.device, self._lab.clock, make=self._lab.make_profiler
@@ -117,6 +115,7 @@ class StepProfiler:
         self._window: list[StepSpans] = []
         self._host_bound: tuple[float, int] | None = None
         self._closed = False
+        self._pid = os.getpid()
         # begin_phase and end_phase for hooks, step and phase for blocks: the recorder's own, no frame in between.
         self.phase: Callable[[str], AbstractContextManager[None]] = self._recorder.phase
         self.step: Callable[..., AbstractContextManager[None]] = self._recorder.step
@@ -164,6 +163,7 @@ class StepProfiler:
         self._closed = True
         atexit.unregister(self._at_exit)
         self._recorder.abandon()
+        self._windows.abort()  # a loop may end between two steps of a window
         if interrupted is not None:
             self._run.notes.append(interrupted)
         self._guarded("the last steps could not be read", self._recorder.drain)
@@ -192,7 +192,11 @@ class StepProfiler:
             self._flush_at = now + FLUSH_NS
             self._guarded("samples could not be stored", self._run.flush)
         if self._live is not None and now - self._meter.begun_ns >= self._live_ns:
-            self._live(self.line())
+            self._guarded("the live line could not be shown", lambda: self._say(self.line()))
+
+    def _say(self, text: str) -> None:
+        if self._live is not None:
+            self._live(text)
 
     def _take_window(self) -> None:
         window = self._windows.recorded
@@ -225,7 +229,10 @@ class StepProfiler:
         try:
             do()
         except Exception as error:
-            self._run.notes.append(f"{what}: {type(error).__name__}: {error}")
+            note = f"{what}: {type(error).__name__}: {error}"
+            if note not in self._run.notes:  # what fails once may fail every half minute
+                self._run.notes.append(note)
 
     def _at_exit(self) -> None:
-        self.close("the process ended before the profiler was closed")
+        if os.getpid() == self._pid:  # a forked child that ends has no part in the loop
+            self.close("the process ended before the profiler was closed")

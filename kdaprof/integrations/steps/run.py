@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from kdaprof import __version__
+from kdaprof.errors import UsageError
 from kdaprof.instruments.clock import clock_pair
 from kdaprof.instruments.steps.rows import rows_of
 from kdaprof.instruments.steps.spans import StepSpans
@@ -15,7 +16,7 @@ from kdaprof.integrations.steps.lab import NO_MARKS, LoopLab
 from kdaprof.integrations.steps.live import since
 from kdaprof.kda.ledger import Counters
 from kdaprof.kda.signatures import SIGNATURES
-from kdaprof.runs.cells import OWN_PATH, CellKey
+from kdaprof.runs.cells import DTYPES, OWN_PATH, CellKey
 from kdaprof.runs.conditions import Conditions, ConditionsSnapshot
 from kdaprof.runs.environment import anonymised, anonymised_argv, scrub
 from kdaprof.runs.record import CellRecord, GateObservation, Observed, OwnCost, Profiled, RunRecord
@@ -41,6 +42,18 @@ class LoopSpec:
     context: str
     trains: bool
     anonymous: bool
+
+    def __post_init__(self) -> None:
+        if not self.shape:
+            raise UsageError("shape is empty: name what a step works on, for example shape={'B': 8, 'T': 512}")
+        wrong = [f"{axis}={size}" for axis, size in self.shape if size < 0 or not axis.isalnum()]
+        if wrong:
+            raise UsageError(f"shape has {', '.join(wrong)}: axes are letters and digits, sizes whole numbers from 0")
+        if self.dtype not in DTYPES:
+            raise UsageError(f"dtype {self.dtype!r} is unknown; known: {', '.join(DTYPES)}")
+        for name, text in (("path", self.path), ("context", self.context)):
+            if text is not None and (not text or "/" in text):
+                raise UsageError(f"{name} {text!r}: one word without a slash, for example {name}='plain'")
 
 
 @dataclass(slots=True)

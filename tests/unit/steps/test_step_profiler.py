@@ -26,6 +26,7 @@ from kdaprof.analysis.derive import derive
 from kdaprof.analysis.recompute import load_raw
 from kdaprof.cli.main import main
 from kdaprof.errors import UsageError
+from kdaprof.instruments.cupti import torch_profiler_is_on
 from kdaprof.integrations.steps import WindowPlan
 from kdaprof.integrations.steps import run as run_module
 from kdaprof.kda import kda
@@ -287,6 +288,17 @@ def test_a_real_window_on_the_cpu(tmp_path: Path) -> None:
     ] * 3
 
 
+def test_a_loop_that_ends_inside_a_window_leaves_no_profiler_on(tmp_path: Path) -> None:
+    with profiler(tmp_path / "run", windows=WindowPlan(first=3, every=50, steps=9)) as prof:
+        for _ in range(5):
+            with prof.step(), prof.phase("fwd"):
+                pass
+        assert torch_profiler_is_on()
+    assert not torch_profiler_is_on()
+    assert prof.notes == ()
+    assert len(stored(tmp_path / "run")["step"]) == 5
+
+
 def test_a_long_loop_is_stored_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_module, "PART_STEPS", 10)
     with profiler(tmp_path / "run") as prof:
@@ -326,9 +338,29 @@ def test_the_live_line_at_any_cadence(tmp_path: Path) -> None:
     assert all(line.endswith("kda tensor=1/1") for line in lines)
 
 
+def test_a_live_line_that_cannot_be_shown_is_one_note(tmp_path: Path) -> None:
+    def broken(_: str) -> None:
+        raise BrokenPipeError("nobody reads")
+
+    with profiler(tmp_path / "run", live=broken, live_seconds=0.0) as prof:
+        for _ in range(3):
+            with prof.step(), prof.phase("fwd"):
+                pass
+    assert prof.notes == ("the live line could not be shown: BrokenPipeError: nobody reads",)
+
+
 def test_faults_before_the_loop(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="shape is empty"):
         StepProfiler(tmp_path / "run", shape={}, environ={})
+    for wrong, says in (
+        ({"shape": {"B": -1}}, "shape has B=-1"),
+        ({"shape": {"B/T": 1}}, "shape has B/T=1"),
+        ({"dtype": "bf16"}, "dtype 'bf16' is unknown"),
+        ({"path": "a/b"}, "path 'a/b': one word"),
+    ):
+        with pytest.raises(UsageError, match=says):
+            profiler(tmp_path / "run", **wrong)
+    assert not (tmp_path / "run").exists()
     with pytest.raises(UsageError, match="all ranks must name the same directory"):
         StepProfiler(shape={"B": 1}, environ={"RANK": "0", "WORLD_SIZE": "2"})
     (tmp_path / "full").mkdir()
