@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import queue
+import re
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -89,9 +90,10 @@ class Spool:
         self._columns = _empty()
 
     def _refused(self, error: OSError) -> TargetError:
-        return TargetError(
-            f"{self._path}: cannot write ({error.strerror or error}); free space or choose another --out"
-        )
+        # pyarrow wraps the system's error into its own words.
+        inner = re.search(r"\[errno (\d+)\]", str(error), re.IGNORECASE)
+        told = os.strerror(int(inner[1])) if inner else error.strerror or str(error)
+        return TargetError(f"{self._path}: cannot write ({told}); free space or choose another --out")
 
     def _work(self) -> None:
         while (batch := self._queue.get()) is not None:

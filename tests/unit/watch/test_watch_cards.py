@@ -1,0 +1,179 @@
+"""Which cards are watched, whatever CUDA calls them (case 34); processes and the driver's buffer."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+from watch_parts import S
+
+from kdaprof.errors import UnavailableError, UsageError
+from kdaprof.instruments.clock import ClockPair
+from kdaprof.instruments.fakes import FakeCard, FakePynvml, FakeSensor
+from kdaprof.instruments.nvml import Nvml, open_nvml
+from kdaprof.instruments.reading import Missing
+from kdaprof.instruments.sensor import BufferedSample, GpuProcess, ProcessUtilisation
+from kdaprof.instruments.watch.cards import choose
+from kdaprof.instruments.watch.extras import BufferRows, ProcessRows, ThrottleRows
+from kdaprof.instruments.watch.people import Family
+
+CARDS = (
+    FakeCard("GPU-aaaa-1", "00000000:01:00.0", name="H200"),
+    FakeCard("GPU-bbbb-2", "00000000:02:00.0", name="H200"),
+    FakeCard("GPU-bbcc-3", "00000000:82:00.0", name="H200"),
+)
+
+
+def nvml(*cards: FakeCard) -> Nvml:
+    opened = open_nvml(lambda: FakePynvml(cards or CARDS)).value
+    assert opened is not None
+    return opened
+
+
+@pytest.mark.parametrize(
+    ("wanted", "uuids"),
+    [
+        ("2,0", ["GPU-bbcc-3", "GPU-aaaa-1"]),
+        ("GPU-bbbb-2", ["GPU-bbbb-2"]),
+        ("bbc", ["GPU-bbcc-3"]),
+        ("0000:82:00.0", ["GPU-bbcc-3"]),
+        ("82:00.0,82:00.0", ["GPU-bbcc-3"]),
+        (None, ["GPU-aaaa-1", "GPU-bbbb-2", "GPU-bbcc-3"]),
+    ],
+)
+def test_cards_by_number_uuid_or_place(wanted: str | None, uuids: list[str]) -> None:
+    assert [card.uuid for card in choose(nvml(), wanted, {}).cards] == uuids
+
+
+@pytest.mark.parametrize(
+    ("wanted", "text"),
+    [
+        ("3", "no GPU 3"),
+        ("bb", "more than one card"),
+        ("zz", "no card"),
+        (",", "nothing named"),
+        ("MIG-x", "no card MIG-x"),
+    ],
+)
+def test_cards_that_are_not_there(wanted: str, text: str) -> None:
+    with pytest.raises(UsageError, match=text):
+        choose(nvml(), wanted, {})
+
+
+@pytest.mark.parametrize(
+    ("mask", "uuids"),
+    [("GPU-bbcc", ["GPU-bbcc-3"]), ("1", ["GPU-bbbb-2"]), ("2,1", ["GPU-bbcc-3", "GPU-bbbb-2"])],
+)
+def test_what_cuda_may_see_is_watched(mask: str, uuids: list[str]) -> None:
+    chosen = choose(nvml(), None, {"CUDA_VISIBLE_DEVICES": mask})
+    assert [card.uuid for card in chosen.cards] == uuids
+    assert chosen.notes == ()
+
+
+def test_numbers_of_cuda_are_not_taken_for_numbers_of_nvml_where_they_may_differ() -> None:
+    mixed = nvml(FakeCard("GPU-1", "00000000:01:00.0", name="T4"), FakeCard("GPU-2", "00000000:02:00.0", name="H200"))
+    unsure = choose(mixed, None, {"CUDA_VISIBLE_DEVICES": "0"})
+    assert len(unsure.cards) == 2
+    assert "CUDA's own order" in unsure.notes[0]
+    sure = choose(mixed, None, {"CUDA_VISIBLE_DEVICES": "0", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"})
+    assert [card.uuid for card in sure.cards] == ["GPU-1"]
+    assert [c.uuid for c in choose(mixed, "1", {"CUDA_VISIBLE_DEVICES": "0"}).cards] == ["GPU-2"]
+
+
+def test_a_mig_instance_of_the_mask_is_watched() -> None:
+    with_mig = nvml(*CARDS, FakeCard("MIG-cccc", "00000000:01:00.0"))
+    chosen = choose(with_mig, None, {"CUDA_VISIBLE_DEVICES": "MIG-cccc"})
+    assert [(card.uuid, card.index) for card in chosen.cards] == [("MIG-cccc", None)]
+
+
+@pytest.mark.parametrize("mask", ["", "-1", "GPU-zzzz"])
+def test_a_mask_that_names_nothing_watches_all_and_says_so(mask: str) -> None:
+    chosen = choose(nvml(), None, {"CUDA_VISIBLE_DEVICES": mask})
+    assert len(chosen.cards) == 3
+    assert "all" in chosen.notes[0]
+
+
+def test_no_card_is_an_unfit_machine() -> None:
+    empty = open_nvml(lambda: FakePynvml([])).value
+    assert empty is not None
+    with pytest.raises(UnavailableError, match="sees no GPU"):
+        choose(empty, None, {})
+
+
+def test_one_bad_card_keeps_its_place() -> None:
+    module = FakePynvml(CARDS)
+    module.lose("GPU-bbbb-2")
+    opened = open_nvml(lambda: module).value
+    assert opened is not None
+    cards = choose(opened, None, {}).cards
+    assert [(card.index, card.device.value is None) for card in cards] == [(0, False), (1, True), (2, False)]
+    assert "lost" in (cards[1].device.reason or "")
+
+
+def test_processes_are_read_once_a_second_and_filtered() -> None:
+    sensor = FakeSensor()
+    sensor.values["processes"] = (GpuProcess(10, 5), GpuProcess(11, None), GpuProcess(12, 7))
+    sensor.values["process_utilisation"] = (ProcessUtilisation(10, 0.5),)
+    people = ProcessRows(sensor, lambda pid: pid != 12, {10: "python"}.get)
+    rows = [row for t in range(0, 2 * S, S // 2) for row in people.rows(t)]
+    assert [(r.field, r.value) for r in rows[:4]] == [
+        ("processes", 3.0), ("pid:10:used_bytes", 5.0), ("pid:10:util", 0.5), ("pid:11:used_bytes", None),
+    ]  # fmt: skip
+    assert len(rows) == 8
+    assert people.names == {10: "python", 11: None}
+
+
+def test_limits_are_told_from_states() -> None:
+    sensor = FakeSensor()
+    sensor.values["throttle_reasons"] = ("gpu_idle",)
+    assert [(r.field, r.value) for r in ThrottleRows(sensor).rows(0)] == [("limited", 0.0), ("reason:gpu_idle", 1.0)]
+    sensor.values["throttle_reasons"] = Missing("not-supported", "no such field")
+    assert [(r.field, r.value, r.missing) for r in ThrottleRows(sensor).rows(0)] == [("limited", None, "no such field")]
+
+
+def test_the_drivers_buffer_is_read_in_its_own_time_and_each_sample_once() -> None:
+    sensor = FakeSensor()
+    pair = ClockPair(monotonic_ns=0, unix_ns=1000 * S, uncertainty_ns=0)
+    entries = [BufferedSample(1000 * S + k * S // 10, k / 100) for k in range(-5, 30)]
+    rows = BufferRows(sensor, pair)
+    found = []
+    for t in range(0, 3 * S, S // 2):
+        sensor.values["buffered"] = tuple(entry for entry in entries if entry.unix_ns <= 1000 * S + t)
+        found += rows.rows(t)
+    assert [r.t_ns for r in found] == [k * S // 10 for k in range(1, 21)]
+    assert [r.value for r in found] == [k / 100 for k in range(1, 21)]
+
+
+def test_a_card_without_a_buffer_says_so_once() -> None:
+    rows = BufferRows(FakeSensor(), ClockPair(0, 1000 * S, 0))
+    found = [row for t in range(0, 5 * S, S) for row in rows.rows(t)]
+    assert [(r.field, r.value, r.missing) for r in found] == [("util_buffer", None, "no buffer on this card")]
+
+
+def test_a_clock_of_another_world_in_the_buffer_is_left_out() -> None:
+    sensor = FakeSensor()
+    sensor.values["buffered"] = (BufferedSample(9 * 10**18, 0.5),)
+    assert BufferRows(sensor, ClockPair(0, 1000 * S, 0)).rows(0) == []
+
+
+def test_a_family_is_a_process_and_what_it_started() -> None:
+    nested = f"import subprocess, sys; subprocess.run([{sys.executable!r}, '-c', 'print(1, flush=True); input()'])"
+    child = subprocess.Popen([sys.executable, "-c", nested], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    child.stdout.readline()
+    try:
+        family = Family(child.pid)
+        import psutil
+
+        grandchild = psutil.Process(child.pid).children()[0].pid
+        assert family.holds(child.pid)
+        assert family.holds(grandchild)
+        assert not family.holds(os.getpid())
+        assert family.alive()
+    finally:
+        child.communicate(b"\n")
+    assert not family.alive()
+    with pytest.raises(UsageError, match="no such process"):
+        Family(child.pid)
