@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
 
 import pytest
 import torch
@@ -41,7 +40,7 @@ class Event:
 
 
 @pytest.fixture
-def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
+def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
     one = Driver()
     monkeypatch.setattr(Event, "driver", one, raising=False)
 
@@ -59,7 +58,7 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
     monkeypatch.setattr(torch.cuda, "current_stream", current_stream)
     monkeypatch.setattr(torch.cuda, "synchronize", synchronize)
     monkeypatch.setattr(torch._C, "_cuda_getCurrentStream", lambda index: (one.stream, index, 1), raising=False)
-    yield one
+    return one
 
 
 def test_marks_come_from_the_pool_and_go_back(driver: Driver) -> None:
