@@ -90,16 +90,33 @@ def _watch(wanted: Wanted, around: Surroundings, nvml: Reading[Nvml]) -> int:
         failure = _closed(spool)
     record = _record(wanted, outcome, chosen, failure)
     problem = outcome.failure or failure
+    code = _code(record, outcome, problem)
+    try:
+        _show(wanted, record, folder, problem)
+    except KdaprofError as error:
+        if not wanted.argv:
+            raise
+        _tell(str(error))  # the command's own exit code passes through, whatever became of the samples
+    return code
+
+
+def _show(wanted: Wanted, record: WatchRecord, folder: Path, problem: KdaprofError | None) -> None:
+    """Derive, write and print what there is."""
     if record.samples_taken == 0 or (problem is not None and not parts_of(folder / UTIL_FILE)):
         _tell(str(problem or "the command ended before the first sample"))
-        return _code(record, outcome, problem)
-    seen = derived(record, folder, wanted.steps)
+        return
+    try:
+        seen = derived(record, folder, wanted.steps)
+    except KdaprofError as error:
+        if wanted.steps is None:
+            raise
+        _tell(f"not joined: {error}")
+        seen = derived(record, folder, None)
     if problem is None:
         write_all(folder, seen)
-    elif not wanted.argv:
+    else:
         _tell(str(problem))
     print_view(seen, as_json=wanted.as_json, folder=folder, beside_command=bool(wanted.argv))
-    return _code(record, outcome, problem)
 
 
 def _choose(wanted: Wanted, around: Surroundings, nvml: Reading[Nvml]) -> Chosen:

@@ -10,6 +10,7 @@ from kdaprof.instruments.device import DeviceTraits
 from kdaprof.instruments.fakes import FakeCard, FakePynvml
 from kdaprof.instruments.nvml import NvmlDevice, decode_event_reasons, open_gpu, open_nvml
 from kdaprof.instruments.reading import MissingKind
+from kdaprof.instruments.sensor import BufferedSample, GpuProcess
 
 FIRST = FakeCard("GPU-aaaa", "00000000:01:00.0", name="first")
 SECOND = FakeCard("GPU-bbbb", "00000000:02:00.0", name="second")
@@ -203,6 +204,38 @@ def test_event_reasons_have_names_and_an_old_driver_answers_by_the_old_name() ->
 
     old = Old([FIRST], codes={"nvmlDeviceGetCurrentClocksEventReasons": 13})
     assert opened(old).throttle_reasons().value == ("hw_slowdown",)
+
+
+def test_a_desktops_processes_are_seen_too_and_each_process_once() -> None:
+    class Desktop(FakePynvml):
+        def nvmlDeviceGetGraphicsRunningProcesses(self, handle: str) -> list[object]:
+            return [types.SimpleNamespace(pid=7, usedGpuMemory=1), types.SimpleNamespace(pid=8, usedGpuMemory=None)]
+
+    card = FakeCard("GPU-aaaa", "00000000:01:00.0", processes=((7, 100),))
+    assert opened(Desktop([card])).processes().value == (GpuProcess(7, 100), GpuProcess(8, None))
+    without = Desktop([card], codes={"nvmlDeviceGetGraphicsRunningProcesses": 3})
+    assert opened(without).processes().value == (GpuProcess(7, 100),)
+    failing = opened(Desktop([card], codes={"nvmlDeviceGetComputeRunningProcesses": 4})).processes()
+    assert failing.missing is not None
+    assert failing.missing.kind == "no-permission"
+
+
+def test_the_drivers_own_samples() -> None:
+    class Buffered(FakePynvml):
+        def nvmlDeviceGetSamples(self, handle: str, kind: int, since_us: int) -> tuple[int, list[object]]:
+            entries = ((0, 0), (since_us + 10, 40), (since_us + 20, 255))
+            values = [(t, types.SimpleNamespace(uiVal=v)) for t, v in entries]
+            return 1, [types.SimpleNamespace(timeStamp=t, sampleValue=v) for t, v in values]
+
+    found = opened(Buffered([FIRST])).buffered_utilisation(5_000_000)
+    # A slot that was never filled has time 0; a value beyond 100 % is the driver's rounding.
+    assert found.value == (BufferedSample(5_010_000, 0.4), BufferedSample(5_020_000, 1.0))
+    assert opened(Buffered([FIRST], codes={"nvmlDeviceGetSamples": 6})).buffered_utilisation(0).value == ()
+    refused = opened(Buffered([FIRST], codes={"nvmlDeviceGetSamples": 3})).buffered_utilisation(0)
+    assert refused.missing is not None
+    assert refused.missing.kind == "not-supported"
+    instance = opened(Buffered([FakeCard("MIG-cccc", "00000000:03:00.0")]), "cccc").buffered_utilisation(0)
+    assert instance.value is None
 
 
 def test_the_real_module_has_every_function_that_is_called() -> None:

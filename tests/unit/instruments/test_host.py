@@ -104,3 +104,11 @@ def test_mixed_governors_are_all_named(tmp_path: Path) -> None:
 )
 def test_container_hint(tmp_path: Path, files: dict[str, str], hint: str) -> None:
     assert host.container(machine(tmp_path, files)).value == hint
+
+
+def test_memory_pressure_is_the_share_of_time_in_which_some_task_waited(tmp_path: Path) -> None:
+    assert "no /proc/pressure/memory" in (host.memory_pressure(tmp_path).missing or "")
+    file = tmp_path / "proc/pressure/memory"
+    file.parent.mkdir(parents=True)
+    file.write_text("some avg10=12.50 avg60=1.00 avg300=0.10 total=123\nfull avg10=3.00 avg60=0.00 total=1\n")
+    assert host.memory_pressure(tmp_path).value == 0.125

@@ -152,6 +152,14 @@ def test_gpm_leaves_out_what_the_card_does_not_give() -> None:
     assert nothing.missing.kind == "no-data"
 
 
+def test_gpm_gives_tensor_activity_and_traffic_in_bytes_a_second() -> None:
+    activity = meter(GpmModule({1: 50.0, 5: 40.0, 20: 3.0, 21: 0.5, 60: 2.0, 61: 1.0})).read().value
+    assert activity is not None
+    assert activity.tensor == 0.4
+    assert (activity.pcie_tx_bytes_per_s, activity.pcie_rx_bytes_per_s) == (3 << 20, 1 << 19)
+    assert (activity.nvlink_rx_bytes_per_s, activity.nvlink_tx_bytes_per_s) == (2 << 20, 1 << 20)
+
+
 def test_gpm_that_is_not_supported_says_so() -> None:
     gpm = meter(GpmModule({}, supported=0))
     assert "Hopper" in (gpm.missing or "")
