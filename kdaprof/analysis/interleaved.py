@@ -59,9 +59,7 @@ Sides = tuple[Mapping[int, Sequence[float]], Mapping[int, Sequence[float]]]
 """Samples by round of base and candidate."""
 
 
-def compare_geometric(
-    shapes: Sequence[Sides], *, band: float = SAME_BAND, confidence: float = CONFIDENCE
-) -> Ratio:
+def compare_geometric(shapes: Sequence[Sides], *, band: float = SAME_BAND, confidence: float = CONFIDENCE) -> Ratio:
     """The geometric mean of cand / base over shapes, each shape weighing the same, with its interval over rounds.
 
     A round gives one figure, the mean of its shapes' log ratios, so that what the shapes of a round share is not
