@@ -70,9 +70,9 @@ def experiment_markdown(result: Result) -> str:
     lines += [f"- failed: {plain(error)}" for error in result.errors]
     if outcome.rows:
         lines += ["", "## Times in ms", "", *text_table(_TABLE, [_cells(row) for row in outcome.rows], _FIGURES)]
-        lines += ["", *(f"{plain(text)}  " for text in _notes(outcome.rows))]
+        lines += [line for text in _notes(outcome.rows) for line in ("", plain(text))]
         memory = [(row.shape, change_text(row)) for row in outcome.rows]
-        lines += ["## Peak memory above what was held before", "", *text_table(("shape", "change"), memory)]
+        lines += ["", "## Peak memory above what was held before", "", *text_table(("shape", "change"), memory)]
     gates = [(gate.name, gate.want, gate.got, gate.verdict.replace("-", " ")) for gate in outcome.gates]
     lines += ["", "## Gates", "", *text_table(("gate", "wanted", "got", "verdict"), gates)]
     machine = list(_machine(result))
