@@ -1,0 +1,85 @@
+"""Every unprofiled sample against its index, from step 0; the cold part shaded. A panel a cell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kdaprof.analysis.celldata import CellData, gather
+from kdaprof.report.html.charts.base import COLD, GRAPH, GREY, WALL, blank, chart, safe, seconds, time_axis
+from kdaprof.report.html.charts.panels import Panels
+from kdaprof.report.html.model import Chart, Subject
+from kdaprof.report.pairs import Pair
+
+MOST_PANELS = 24
+MOST_SAMPLES = 2000
+"""Of one series: a longer one is thinned evenly, the cold part excepted."""
+
+_MODES = (("eager", WALL), ("graph", GRAPH))
+
+
+def series(subject: Subject) -> Chart | None:
+    """None without samples. Logarithmic, since a first call may take a thousand times a warm one."""
+    pairs = [pair for pair in subject.scene.pairs if _measured(pair)][:MOST_PANELS]
+    if not pairs:
+        return None
+    names = subject.scene.naming
+    panels = Panels.of([names.name(pair.key) for pair in pairs], columns=3)
+    figure = blank(panels.height(168), margin={"l": 56, "r": 12, "t": 56, "b": 40}, showlegend=True)
+    figure.update_layout(**panels.layout(x={"rangemode": "tozero"}, y=time_axis(type="log", nticks=5)))
+    said = []
+    for number, pair in enumerate(pairs):
+        axes = panels.axes(number)
+        for mode, colour in _MODES:
+            cell = pair.graph if mode == "graph" else pair.eager
+            if cell is None:
+                continue
+            data = gather(subject.raw, cell.record)
+            shown = _samples(data)
+            if not shown:
+                continue
+            figure.add_scatter(
+                x=[index for index, _ in shown],
+                y=seconds(wall for _, wall in shown),
+                mode="markers",
+                marker={"size": 4, "color": colour, "opacity": 0.75},
+                name=mode,
+                legendgroup=mode,
+                showlegend=not any(trace.name == mode for trace in figure.data),
+                hovertemplate=f"{mode}, sample %{{x}}<br>wall %{{y:.3s}}s<extra></extra>",
+                **axes,
+            )
+            if mode == "eager":
+                said.append(f"{names.name(pair.key)}: {data.warmup.detail}")
+                _shade(figure, data, shown[-1][0], axes)
+    for title in panels.titles(safe):
+        figure.add_annotation(**title)
+    return chart("samples", "Wall of each unprofiled call, in the order of execution", "; ".join(said), figure)
+
+
+def _shade(figure: object, data: CellData, last: int, axes: dict[str, str]) -> None:
+    steady = data.warmup.steady_from
+    end = last if steady is None else steady
+    if not end:
+        return
+    refs = {"xref": axes["xaxis"], "yref": f"{axes['yaxis']} domain"}
+    figure.add_shape(  # type: ignore[attr-defined]
+        type="rect", x0=-0.5, x1=end - 0.5, y0=0, y1=1, fillcolor=COLD, line={"width": 0}, layer="below", **refs
+    )
+    if steady is None:
+        figure.add_annotation(  # type: ignore[attr-defined]
+            x=0.98, y=0.96, text="no steady state", showarrow=False, xanchor="right", yanchor="top",
+            font={"size": 11, "color": GREY}, xref=f"{axes['xaxis']} domain", yref=f"{axes['yaxis']} domain",
+        )  # fmt: skip
+
+
+def _samples(data: CellData) -> Sequence[tuple[int, int]]:
+    found = sorted((s.index, s.wall_ns) for s in data.of("unprofiled") if s.wall_ns)
+    if len(found) <= MOST_SAMPLES:
+        return found
+    cold = data.warmup.steady_from or 0
+    step = -(-len(found) // MOST_SAMPLES)
+    return [pair for i, pair in enumerate(found) if pair[0] < min(cold, MOST_SAMPLES) or i % step == 0]
+
+
+def _measured(pair: Pair) -> bool:
+    return any(cell is not None and cell.record.status == "ok" for cell in (pair.eager, pair.graph))

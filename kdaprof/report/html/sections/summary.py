@@ -1,0 +1,153 @@
+"""What a team lead reads: tiles, the verdict, what was retracted, under which conditions, and what to do."""
+
+from __future__ import annotations
+
+from kdaprof.analysis.verdict import sentence
+from kdaprof.report.html.grids import plain_grid, row_id
+from kdaprof.report.html.model import Block, Grid, Head, Item, Items, Prose, Section, Spot, Subject, Tiles
+from kdaprof.report.labels import SEVERITY, label
+from kdaprof.report.machine import conditions_table, judged
+from kdaprof.report.named import named_values
+from kdaprof.report.pairs import Cell
+from kdaprof.report.places import place_of
+from kdaprof.report.trouble import troubles
+from kdaprof.runs.facts import Fact
+from kdaprof.runs.results import Evidence
+from kdaprof.runs.retractions import RULE
+from kdaprof.runs.units import format_value
+
+RETRACTED = RULE
+"""The rule of a reason that somebody gave by hand, with `kdaprof retract`."""
+TONES = {"confirmed": "good", "partial": "warn", "gate-only": "warn", "contradicted": "bad", "none": "bad"}
+_SEVERITY_TONE = {"error": "bad", "warn": "warn", "info": "note"}
+
+
+def verdict(subject: Subject) -> Section:
+    """Tiles that say how far the run may be trusted, then the verdict's sentences."""
+    scene = subject.scene
+    blocks: list[Block] = [_tiles(subject)]
+    known = {cell.key.path: _worst(subject, cell.key.path) for cell in scene.cells}
+    items = []
+    for text in sentence(scene.record, scene.results):
+        head, colon, rest = text.partition(":")
+        if colon and head in known:
+            found = known[head]
+            items.append(
+                Item(
+                    head, _capital(rest.strip()), TONES[found.verdict] if found else "", found.verdict if found else ""
+                )
+            )
+        else:
+            items.append(Item(head if colon else "", _capital(rest.strip()) if colon else text))
+    blocks.append(Items(tuple(items), large=True) if items else Prose(("Nothing was measured.",), "warn"))
+    told = [f"{trouble.cells}: {trouble.status}. {trouble.why}" for trouble in troubles(scene)]
+    if told or scene.record.notes:
+        blocks.append(Prose((*told, *scene.record.notes), "warn"))
+    return Section("verdict", "Verdict", tuple(blocks), group="Read first")
+
+
+def corrections(subject: Subject) -> Section:
+    """What was retracted after it was published, and by what."""
+    rows = [
+        _retraction(subject, cell, name, fact, reason.text)
+        for cell in subject.scene.cells
+        for name, fact in cell.result.facts.items()
+        for reason in fact.reasons
+        if reason.rule == RETRACTED
+    ]
+    lead = "Figures of this run that somebody withdrew after they had been read, cited or compared."
+    if not rows:
+        return Section("corrections", "Corrections", (Prose(("Nothing was retracted.",), "good"),), lead)
+    heads = (
+        Head("cell", "cell", right=False),
+        Head("figure", "fact", right=False),
+        Head("value", "value"),
+        Head("why", "why", right=False),
+    )
+    grid = Grid("corrections-table", "Retracted figures", heads, tuple(rows), row_heads=2)
+    return Section("corrections", "Corrections", (grid,), lead)
+
+
+def conditions(subject: Subject) -> Section:
+    """Card and host before, during and after; whether a rule took offence."""
+    scene = subject.scene
+    headers, rows = conditions_table(scene.record)
+    said = judged(scene)
+    quiet = said.startswith("No rule")
+    blocks: list[Block] = [Prose((said,), "good" if quiet else "warn")]
+    if rows:
+        blocks.append(plain_grid("conditions-table", "Card and host", headers, rows))
+    missing = scene.record.environment.gpu_missing
+    if missing:
+        blocks.append(Prose((f"GPU: {missing}.",)))
+    return Section("conditions", "Conditions", tuple(blocks), "The machine while it was measured.")
+
+
+def findings(subject: Subject) -> Section | None:
+    """Each diagnosis with its numbers, its threshold and the next step; the most severe first."""
+    scene = subject.scene
+    if not scene.results.findings:
+        return None
+    names = {cell.record.id: scene.naming.name(cell.key, mode=True) for cell in scene.cells}
+    order = list(_SEVERITY_TONE)
+    items = []
+    for finding in sorted(scene.results.findings, key=lambda one: order.index(one.severity)):
+        place = place_of(finding, names)
+        more = [f"next: {finding.next}"] if finding.next else []
+        numbers = [named_values(finding.evidence)] if finding.evidence else []
+        numbers += [f"threshold {named_values(finding.threshold)}"] if finding.threshold else []
+        more += ["; ".join(numbers)] if numbers else []
+        head = f"{finding.id}{f' · {place}' if place else ''}"
+        items.append(
+            Item(head, finding.text, _SEVERITY_TONE[finding.severity], SEVERITY[finding.severity], tuple(more))
+        )
+    return Section("findings", "Findings", (Items(tuple(items)),), "Diagnoses, each with its numbers and what to do.")
+
+
+def _tiles(subject: Subject) -> Tiles:
+    scene = subject.scene
+    facts = [fact for cell in scene.cells for fact in cell.result.facts.values() if fact.value is not None]
+    refused = sum(not fact.quotable for fact in facts)
+    done = sum(cell.record.status == "ok" for cell in scene.cells)
+    whole = "whole" if scene.record.complete else "partial"
+    proven = [c for c in scene.cells if c.result.evidence.verdict in ("confirmed", "partial")]
+    against = sum(cell.result.evidence.verdict == "contradicted" for cell in scene.cells)
+    gone = sum(any(r.rule == RETRACTED for r in fact.reasons) for fact in facts)
+    return Tiles(
+        (
+            ("run", whole, "good" if scene.record.complete else "warn"),
+            ("cells measured", f"{done} of {len(scene.cells)}", "good" if done == len(scene.cells) else "warn"),
+            (
+                "path proven",
+                f"{len(proven)} of {done}",
+                "bad" if against else "good" if len(proven) == done else "warn",
+            ),
+            (
+                "figures that may be quoted",
+                f"{len(facts) - refused:,} of {len(facts):,}",
+                "warn" if refused else "good",
+            ),
+            ("retracted", str(gone), "bad" if gone else "good"),
+        )
+    )
+
+
+def _worst(subject: Subject, path: str) -> Evidence | None:
+    order = list(TONES)
+    found = [c.result.evidence for c in subject.scene.cells if c.key.path == path and c.record.status == "ok"]
+    return max(found, key=lambda evidence: order.index(evidence.verdict)) if found else None
+
+
+def _retraction(subject: Subject, cell: Cell, name: str, fact: Fact, why: str) -> tuple[Spot, ...]:
+    value = "—" if fact.value is None else format_value(fact.value, fact.unit)
+    rules = tuple(sorted({reason.rule for reason in fact.reasons}))
+    return (
+        Spot(subject.scene.naming.name(cell.key, mode=True)),
+        Spot(label(name), raw=name),
+        Spot(value, raw=str(fact.value), fact=row_id(cell, name), rules=rules),
+        Spot(why, raw=why),
+    )
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
