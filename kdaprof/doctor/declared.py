@@ -110,9 +110,9 @@ def _own(declared: Declared, machine: Machine) -> tuple[Card | None, str]:
     """The card that is spoken of, and whose account of it this is."""
     here = machine.spoken_of
     if declared.card is None:
-        return (here, "by its own account") if here else (None, "there is no card here")
+        return (here, here.account) if here else (None, "there is no card here")
     if here is not None and _same(declared.card, here.name):
-        return here, "by its own account"
+        return here, here.account
     known = by_name(declared.card)
     return (known, "as NVIDIA sells it") if known else (None, "it is not here, and not in the table of known cards")
 

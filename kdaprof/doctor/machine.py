@@ -15,7 +15,7 @@ Capability = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
-    """A card by its own account: bytes, bytes a second; None where it does not say.
+    """A card: bytes, bytes a second; None where it does not say.
 
     `bandwidth_bytes_per_s` is memory clock × 2 × bus width, what the memory could move at most.
     """
@@ -25,6 +25,8 @@ class Card:
     sm_count: int | None = None
     total_bytes: int | None = None
     bandwidth_bytes_per_s: float | None = None
+    account: str = "by its own account"
+    """Where the figures are from."""
 
 
 @dataclass(frozen=True, slots=True)

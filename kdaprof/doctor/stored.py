@@ -22,5 +22,6 @@ def with_stored(machine: Machine, record: RunRecord) -> Machine:
         sm_count=gpu.sm_count,
         total_bytes=gpu.total_memory_bytes,
         bandwidth_bytes_per_s=known.bandwidth_bytes_per_s if known else None,
+        account="by the stored run and NVIDIA's data sheet",
     )
     return replace(machine, ceilings=record.ceilings, measured_card=card)
