@@ -1,4 +1,4 @@
-"""The doctor on a real card: what NVML and torch say of it, attention tried for real, ceilings below what memory can."""
+"""The doctor on a real card: NVML and torch agree on it, attention is tried, ceilings lie below what memory can."""
 
 from __future__ import annotations
 
