@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 OUT ?= runs/gpu-check
 
 .DEFAULT_GOAL := help
-.PHONY: help probe test lint check-reports gpu-check gpu-test gpu-run clean
+.PHONY: help probe test lint check-reports gpu-check gpu-test gpu-run gpu-util-run clean
 
 help: ## show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -45,6 +45,9 @@ gpu-test: ## the tests that need a GPU
 gpu-run: ## the run that goes into reports/ (default OUT=runs/gpu-check)
 	$(GPU_PYTHON) -m kdaprof probe --paths fused,tensor,tensor-rows,compiled --phases fwd,bwd,fwdbwd \
 	  --modes eager,graph --samples 8 --cold --anonymous --force --out $(OUT)
+
+gpu-util-run: ## the watches that go into reports/h200-gpu-util: idle, and both paths in loops
+	$(GPU_PYTHON) probes/sampled_utilisation.py $(OUT)
 
 clean: ## remove the environment and the caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache *.egg-info

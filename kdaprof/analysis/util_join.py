@@ -101,9 +101,15 @@ def _name(key: CellKey) -> str:
     return key.phase if key.workload == "step" else f"{key.path} {key.phase}"
 
 
+def _settled(span: tuple[int, int]) -> tuple[int, int]:
+    """Without the first second, whose readings average in what was before; a short span is taken whole."""
+    start, end = span
+    return (start + WINDOW_NS, end) if end - start >= 2 * WINDOW_NS else span
+
+
 def _joined(fields: Fields, name: str, spans: list[tuple[int, int]]) -> Joined:
     t_ns, values, source = utilisation(fields)
-    readings = values[inside(t_ns, spans)].tolist()
+    readings = values[inside(t_ns, [_settled(span) for span in spans])].tolist()
     none = absent("fraction", "not-applicable", "no reading lies in it")
     facts = {"util_mean": none, "util_idle_share": none}
     if readings:

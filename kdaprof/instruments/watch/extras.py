@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 
 from kdaprof.instruments.clock import ClockPair
@@ -16,7 +17,32 @@ SLOW_PERIOD_NS = 1_000_000_000
 # The driver keeps some tens of seconds; anything that claims to be older or from the future is a wrong clock.
 _BUFFER_PAST_NS = 120 * 1_000_000_000
 _BUFFER_AHEAD_NS = 1_000_000_000
-_NOT_AGAIN_NS = 10**18
+_NEVER_NS = 2**62
+_SHARE = 0.0005
+_SLOWEST_NS = 10_000_000_000
+
+
+class _Pace:
+    """Lets a reading happen once a second, and less often where it is dear: at most `_SHARE` of a core."""
+
+    def __init__(self, cpu_ns: Callable[[], int]) -> None:
+        self._cpu_ns = cpu_ns
+        self._due_ns: int | None = None
+        self._began_ns = 0
+
+    def begins(self, t_ns: int) -> bool:
+        if self._due_ns is not None and t_ns < self._due_ns:
+            return False
+        self._due_ns = t_ns + SLOW_PERIOD_NS
+        self._began_ns = self._cpu_ns()
+        return True
+
+    def ends(self, t_ns: int) -> None:
+        wanted = round((self._cpu_ns() - self._began_ns) / _SHARE)
+        self._due_ns = t_ns + min(max(SLOW_PERIOD_NS, wanted), _SLOWEST_NS)
+
+    def never_again(self) -> None:
+        self._due_ns = _NEVER_NS
 
 
 class ThrottleRows:
@@ -43,18 +69,23 @@ class ProcessRows:
         sensor: GpuSensor,
         wanted: Callable[[int], bool] | None = None,
         name_of: Callable[[int], str | None] = name_of_process,
+        cpu_ns: Callable[[], int] = time.thread_time_ns,
     ) -> None:
         self._sensor = sensor
         self._wanted = wanted
         self._name_of = name_of
-        self._due_ns: int | None = None
+        self._pace = _Pace(cpu_ns)
         self.names: dict[int, str | None] = {}
 
     def rows(self, t_ns: int) -> Sequence[UtilReading]:
-        """Once a second; `processes` is how many there are, whoever is wanted."""
-        if self._due_ns is not None and t_ns < self._due_ns:
+        """Once a second at most; `processes` is how many there are, whoever is wanted."""
+        if not self._pace.begins(t_ns):
             return ()
-        self._due_ns = t_ns + SLOW_PERIOD_NS
+        rows = self._read(t_ns)
+        self._pace.ends(t_ns)
+        return rows
+
+    def _read(self, t_ns: int) -> list[UtilReading]:
         listed = self._sensor.processes()
         if listed.value is None:
             return [_row(self._sensor, t_ns, "processes", None, listed.reason)]
@@ -78,25 +109,26 @@ class ProcessRows:
 class BufferRows:
     """The driver's own samples of utilisation as `util_buffer`, each at its own time: finer than slow polling."""
 
-    def __init__(self, sensor: GpuSensor, pair: ClockPair) -> None:
+    def __init__(self, sensor: GpuSensor, pair: ClockPair, *, cpu_ns: Callable[[], int] = time.thread_time_ns) -> None:
         self._sensor = sensor
         self._pair = pair
-        self._due_ns: int | None = None
+        self._pace = _Pace(cpu_ns)
         self._last_unix_ns: int | None = None
 
     def rows(self, t_ns: int) -> Sequence[UtilReading]:
-        """Once a second: what came since. A card without a buffer says so once."""
-        if self._due_ns is not None and t_ns < self._due_ns:
+        """Once a second at most: what came since. A card without a buffer says so once."""
+        if not self._pace.begins(t_ns):
             return ()
-        self._due_ns = t_ns + SLOW_PERIOD_NS
         if self._last_unix_ns is None:
             # What was there before the watch is not part of it.
             self._last_unix_ns = self._pair.to_unix_ns(t_ns)
         reading = self._sensor.buffered_utilisation(self._last_unix_ns)
         if reading.value is None:
-            self._due_ns = t_ns + _NOT_AGAIN_NS
+            self._pace.never_again()
             return [_row(self._sensor, t_ns, "util_buffer", None, reading.reason)]
-        return [_row(self._sensor, at_ns, "util_buffer", util) for at_ns, util in self._fresh(reading.value, t_ns)]
+        found = [_row(self._sensor, at_ns, "util_buffer", util) for at_ns, util in self._fresh(reading.value, t_ns)]
+        self._pace.ends(t_ns)
+        return found
 
     def _fresh(self, samples: Sequence[BufferedSample], t_ns: int) -> Iterator[tuple[int, float]]:
         for sample in samples:

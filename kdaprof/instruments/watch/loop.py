@@ -119,7 +119,6 @@ class SampleLoop:
                 return
             if self._over is not None and self._over():
                 return
-            # A sample that took longer than the period is not made up for in a burst: those due are skipped.
             number = next_due(self.start_ns, self._clock.now_ns(), self._hz, after=number)
 
     def _until(self, t_ns: int) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from kdaprof.errors import UsageError
 
 MAX_HZ = 100.0
+CATCH_UP_NS = 250_000_000
 
 
 def checked_hz(hz: float) -> float:
@@ -20,9 +21,14 @@ def due_ns(start_ns: int, k: int, hz: float) -> int:
 
 
 def next_due(start_ns: int, now_ns: int, hz: float, *, after: int) -> int:
-    """The first sample later than number `after` that is not past by more than a whole period."""
+    """The first sample later than number `after` that is late by no more than a period or `CATCH_UP_NS`.
+
+    A thread that was not scheduled for some milliseconds makes up for the samples it missed, each with its lateness;
+    after a longer stall those due are left out, for a burst of readings of the same moment says nothing.
+    """
     period = 1e9 / hz
-    return max(after + 1, int((now_ns - start_ns) / period))
+    behind = now_ns - start_ns - max(0.0, CATCH_UP_NS - period)
+    return max(after + 1, int(behind / period))
 
 
 def samples_due(start_ns: int, end_ns: int, hz: float) -> int:

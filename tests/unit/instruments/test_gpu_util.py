@@ -28,10 +28,14 @@ def test_due_times_do_not_drift() -> None:
     assert samples_due(0, 9 * MS, 100) == 1
 
 
-def test_samples_that_are_past_are_skipped_not_burst() -> None:
+def test_a_hiccup_is_made_up_for_and_a_stall_is_not() -> None:
     assert next_due(0, 4 * MS, 100, after=0) == 1
-    # The sample took 95 ms: numbers 1 to 8 are gone, number 9 is late by 5 ms and still taken.
-    assert next_due(0, 95 * MS, 100, after=0) == 9
+    # The thread did not run for 95 ms: number 1 is taken late, and says so.
+    assert next_due(0, 95 * MS, 100, after=0) == 1
+    # The driver did not answer for 1 s: what is late by more than 250 ms is left out.
+    assert next_due(0, 1000 * MS, 100, after=0) == 76
+    # At 2 Hz a period is longer than that.
+    assert next_due(0, 1700 * MS, 2, after=0) == 3
 
 
 def test_a_repeat_within_nvmls_window_is_stale_and_a_steady_value_is_not_for_ever() -> None:

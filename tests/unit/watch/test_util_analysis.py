@@ -114,3 +114,11 @@ def test_samples_are_joined_to_phases() -> None:
     assert short.mixed
     later = join(fields, [(100 * S, 102 * S, "later")])[0]
     assert (later.facts["util_mean"].value, later.facts["util_mean"].detail) == (None, "no reading lies in it")
+
+
+def test_the_first_second_of_a_long_loop_still_averages_what_was_before_it() -> None:
+    fields = {"util": series([0.0] * 6 + [0.9] * 8), "gpm_sm": series([0.0] * 4 + [0.5] * 10)}
+    loop = join(fields, [(2 * S, 7 * S, "tensor fwd")])[0]
+    assert loop.facts["util_mean"].value == pytest.approx(0.9)
+    assert loop.facts["gpm_sm"].value == pytest.approx(0.5)  # a difference of counters: nothing from before in it
+    assert not loop.mixed

@@ -116,13 +116,23 @@ def test_processes_are_read_once_a_second_and_filtered() -> None:
     sensor = FakeSensor()
     sensor.values["processes"] = (GpuProcess(10, 5), GpuProcess(11, None), GpuProcess(12, 7))
     sensor.values["process_utilisation"] = (ProcessUtilisation(10, 0.5),)
-    people = ProcessRows(sensor, lambda pid: pid != 12, {10: "python"}.get)
+    people = ProcessRows(sensor, lambda pid: pid != 12, {10: "python"}.get, lambda: 0)
     rows = [row for t in range(0, 2 * S, S // 2) for row in people.rows(t)]
     assert [(r.field, r.value) for r in rows[:4]] == [
         ("processes", 3.0), ("pid:10:used_bytes", 5.0), ("pid:10:util", 0.5), ("pid:11:used_bytes", None),
     ]  # fmt: skip
     assert len(rows) == 8
     assert people.names == {10: "python", 11: None}
+
+
+def test_a_dear_reading_is_taken_less_often() -> None:
+    cpu = iter(range(0, 10**12, 2_000_000))  # each reading takes 2 ms of CPU time
+    people = ProcessRows(FakeSensor(), cpu_ns=lambda: next(cpu))
+    taken = [t // S for t in range(0, 20 * S, S) if people.rows(t)]
+    assert taken == [0, 4, 8, 12, 16]
+    cpu = iter(range(0, 10**12, 50_000_000))
+    slow = ProcessRows(FakeSensor(), cpu_ns=lambda: next(cpu))
+    assert [t // S for t in range(0, 30 * S, S) if slow.rows(t)] == [0, 10, 20]
 
 
 def test_limits_are_told_from_states() -> None:
@@ -137,7 +147,7 @@ def test_the_drivers_buffer_is_read_in_its_own_time_and_each_sample_once() -> No
     sensor = FakeSensor()
     pair = ClockPair(monotonic_ns=0, unix_ns=1000 * S, uncertainty_ns=0)
     entries = [BufferedSample(1000 * S + k * S // 10, k / 100) for k in range(-5, 30)]
-    rows = BufferRows(sensor, pair)
+    rows = BufferRows(sensor, pair, cpu_ns=lambda: 0)
     found = []
     for t in range(0, 3 * S, S // 2):
         sensor.values["buffered"] = tuple(entry for entry in entries if entry.unix_ns <= 1000 * S + t)

@@ -44,15 +44,16 @@ def test_a_slow_card_makes_samples_late_and_the_next_ones_are_back_in_step() -> 
 
     class Slow(FakeSensor):
         def memory(self):  # type: ignore[no-untyped-def]
-            clock.advance(round(0.35 * S) if clock.time_ns - 1_000_000 < S // 10 else 0)
+            clock.advance(round(0.55 * S) if clock.time_ns - 1_000_000 < S // 10 else 0)
             return super().memory()
 
     loop = loop_over([Slow()], clock, 10, kept, duration_ns=S)
     loop.run()
     start = loop.start_ns
-    # Sample 0 took 0.35 s: 1 and 2 are gone, 3 is taken 50 ms late, and 4 stands where it should.
-    assert [(t - start, late) for t, late in kept.ticks][1:3] == [(350_000_000, 50_000_000), (400_000_000, 0)]
-    assert (loop.taken, loop.due) == (9, 11)
+    # Sample 0 took 0.55 s: 1 to 3 are gone, 4 and 5 are taken late, and 6 stands where it should.
+    late = [(150_000_000, 4), (50_000_000, 5), (0, 6)]
+    assert [(t - start, by) for t, by in kept.ticks][1:4] == [(k * S // 10 + by, by) for by, k in late]
+    assert (loop.taken, loop.due) == (8, 11)
 
 
 def test_a_lost_card_ends_its_own_series_and_the_others_go_on() -> None:
