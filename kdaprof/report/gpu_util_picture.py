@@ -30,9 +30,12 @@ def picture(view: WatchView) -> str:
         f"sampled at {view.record.hz:g} Hz</text>",
         f'<rect x="{_LEFT}" y="36" width="12" height="12" fill="{_UTIL}"/>'
         f'<text x="{_LEFT + 18}" y="47">utilisation (some kernel ran)</text>',
-        f'<rect x="{_LEFT + 230}" y="36" width="12" height="12" fill="{_SM}"/>'
-        f'<text x="{_LEFT + 248}" y="47">SM activity (GPM)</text>',
     ]
+    if any("gpm_sm" in card.fields for card in view.cards):
+        out.append(
+            f'<rect x="{_LEFT + 230}" y="36" width="12" height="12" fill="{_SM}"/>'
+            f'<text x="{_LEFT + 248}" y="47">SM activity (GPM)</text>'
+        )
     for row, card in enumerate(view.cards):
         out += _card(view, card, _TOP + 30 + row * _ROW)
     return "\n".join([*out, "</svg>", ""])

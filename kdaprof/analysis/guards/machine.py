@@ -15,7 +15,7 @@ from kdaprof.analysis.stats import summarise
 from kdaprof.analysis.view import CellView
 from kdaprof.runs.conditions import LIMITING_REASONS, Conditions, ConditionsSnapshot, ForeignProcess
 from kdaprof.runs.facts import Fact
-from kdaprof.runs.units import format_bytes, format_fraction, format_number, format_rate
+from kdaprof.runs.units import format_bytes, format_fraction, format_ns, format_number, format_rate
 
 FOREIGN_BYTES_MAX = 1 << 30
 FOREIGN_UTIL_MAX = 0.05
@@ -35,13 +35,20 @@ class Watched(Protocol):
 
 
 def moments(run: Watched) -> Iterator[tuple[str, ConditionsSnapshot]]:
-    """Each snapshot of the run with when it was taken: `before`, `during`, `after`."""
+    """Each snapshot of the run with when it was taken: before the run, `12.0 s into the run`, after it."""
     if run.conditions.before is not None:
         yield "before the run", run.conditions.before
     for snapshot in run.conditions.during:
-        yield "during the run", snapshot
+        yield _moment(run.conditions.before, snapshot), snapshot
     if run.conditions.after is not None:
         yield "after the run", run.conditions.after
+
+
+def _moment(before: ConditionsSnapshot | None, during: ConditionsSnapshot) -> str:
+    """`12.0 s into the run`, counted from the look at the machine before it."""
+    if before is None or during.monotonic_ns <= before.monotonic_ns:
+        return "during the run"
+    return f"{format_ns(during.monotonic_ns - before.monotonic_ns)} into the run"
 
 
 def shared_card(run: Watched) -> str | None:

@@ -5,4 +5,5 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).parent))
+HERE = Path(__file__).resolve().parent
+sys.path += [str(HERE), str(HERE.parent / "report")]

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from xml.etree import ElementTree
+
 import numpy as np
+import paper_runs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from watch_parts import S, series
 
 from kdaprof.analysis.util import BIN_EDGES, card_use, histogram, longest_idle_ns
-from kdaprof.analysis.util_join import inside, join
+from kdaprof.analysis.util_document import CardView, WatchView
+from kdaprof.analysis.util_join import busy_shares, inside, intervals_of, join
+from kdaprof.report.gpu_util import markdown, terminal_lines
+from kdaprof.report.gpu_util_picture import picture
+from kdaprof.runs.samples import Sample
+from kdaprof.runs.watch import WatchedCard, WatchRecord
 
 
 def test_the_field_reports_142_of_180() -> None:
@@ -122,3 +131,43 @@ def test_the_first_second_of_a_long_loop_still_averages_what_was_before_it() -> 
     assert loop.facts["util_mean"].value == pytest.approx(0.9)
     assert loop.facts["gpm_sm"].value == pytest.approx(0.5)  # a difference of counters: nothing from before in it
     assert not loop.mixed
+
+
+def test_a_probes_loops_are_the_intervals_and_else_its_steps_phase_by_phase() -> None:
+    record, results = paper_runs.h200_run()
+    cell = next(cell for cell in record.cells if cell.key.mode == "eager")
+    timed = Sample(cell=cell.id, repeat="unprofiled", round=0, index=0, t_ns=5, wall_ns=3)
+    loop = Sample(cell=cell.id, repeat="util", round=0, index=0, t_ns=100, wall_ns=50)
+    name = f"{cell.key.path} {cell.key.phase}"
+    assert intervals_of(record, {cell.id: [timed]}, offset_ns=1000) == [(1005, 1008, name)]
+    assert intervals_of(record, {cell.id: [timed, loop]}) == [(100, 150, name)]
+    step = replace(cell, key=replace(cell.key, workload="step", phase="bwd"))
+    of_step = intervals_of(replace(record, cells=(step,)), {step.id: [timed]})
+    assert of_step == [(5, 8, "bwd")]
+    shares = busy_shares(record, results)
+    assert shares
+    for share in shares:
+        facts = next(found.facts for found in results.cells if found.id == share.cell)
+        assert share.share.value == facts["gpu_busy_ns"].value / facts["wall_ns"].value  # type: ignore[operator]
+        assert share.share.quotable == (facts["gpu_busy_ns"].quotable and facts["wall_ns"].quotable)
+
+
+def test_the_page_escapes_and_the_picture_of_a_long_watch_stays_small() -> None:
+    values = [0.5 + 0.5 * (k % 2) for k in range(100_000)]
+    fields = {"util": series(values, step_ns=10_000_000), "gpm_sm": series(values[:100])}
+    card = WatchedCard(uuid="GPU-1", index=0, name="<script>H200", pci_bus_id=None)
+    record = WatchRecord(
+        tool="kdaprof 1", command=(), complete=True, hz=100, started_unix_ns=0, started_monotonic_ns=0,
+        ended_unix_ns=0, ended_monotonic_ns=1000 * S, samples_due=100_001, samples_taken=100_000, own_cpu_ns=S,
+        cards=(card,),
+    )  # fmt: skip
+    use = card_use(fields, names={})
+    seen = WatchView(record, (CardView(card, use, (), fields),), use.facts["util_mean"], use.facts["util_mean"], ())
+    svg = picture(seen)
+    assert len(svg) < 100_000
+    assert "<script>" not in svg
+    ElementTree.fromstring(svg)
+    text = markdown(seen)
+    assert "| utilisation, mean | 75 %" in text
+    assert "—" in text
+    assert any("75 % mean" in line for line in terminal_lines(seen))
