@@ -40,7 +40,7 @@ GPU_PYTHON ?= $(BIN)/python
 gpu-check: gpu-test gpu-run ## on a GPU: its tests, then the probe of all paths, phases and modes into OUT
 
 gpu-test: ## the tests that need a GPU
-	$(GPU_PYTHON) -m pytest -q -m gpu tests
+	$(GPU_PYTHON) -m pytest -q -m gpu tests/gpu
 
 gpu-run: ## the run that goes into reports/ (default OUT=runs/gpu-check)
 	$(GPU_PYTHON) -m kdaprof probe --paths fused,tensor,tensor-rows,compiled --phases fwd,bwd,fwdbwd \

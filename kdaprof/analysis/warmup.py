@@ -19,8 +19,10 @@ from kdaprof.analysis.stats import median
 from kdaprof.analysis.view import WarmUp
 
 MOVED = 1.35
-"""A segment this far above the steady level is cold, and this far off it means that the level moved: hosts drift by
-±30 % within a minute, so that less is no evidence."""
+"""A leading segment this far above the steady level is cold: hosts drift by ±30 %, so that less is no evidence."""
+DRIFT = 1.3 / 0.7
+"""A later segment this far off the level means that the level moved. The level may have been taken at one end of a
+host's drift of ±30 % and the segment at the other; what the drift does to a median is told by its interval (Q02)."""
 SPIKE = 3.0
 """A single sample of the steady segment this far above its level is counted as a spike."""
 MIN_STEADY = 5
@@ -101,7 +103,7 @@ def change_points(points: NDArray[np.float64]) -> list[int]:
 
 def _steady_start(segments: Sequence[_Segment], level: float, n: int) -> tuple[int, str | None]:
     """Position of the first steady sample, and the criterion missed, if one is."""
-    moved = math.log(MOVED)
+    moved, drift = math.log(MOVED), math.log(DRIFT)
     brief = max(BRIEF, int(BRIEF_SHARE * n))
     first = 0
     for number, segment in enumerate(segments):
@@ -114,11 +116,11 @@ def _steady_start(segments: Sequence[_Segment], level: float, n: int) -> tuple[i
     if length < MIN_STEADY:
         return start, f"only {length} of {n} samples follow the last cold one; a steady segment needs {MIN_STEADY}"
     for segment in steady:
-        if abs(segment.level - level) > moved and segment.length > brief:
+        if abs(segment.level - level) > drift and segment.length > brief:
             factor = math.exp(segment.level - level)
             text = f"the level moved: {segment.length} samples at {factor:.2f} of the level of the last half"
-            return start, f"{text} (limit {1 / MOVED:.2f} to {MOVED:.2f})"
-    stray = sum(segment.length for segment in steady if abs(segment.level - level) > moved)
+            return start, f"{text} (limit {1 / DRIFT:.2f} to {DRIFT:.2f})"
+    stray = sum(segment.length for segment in steady if abs(segment.level - level) > drift)
     if stray > MAX_EXCURSIONS * length:
         return start, f"{stray} of {length} samples stand off the level, limit {MAX_EXCURSIONS:.0%}: still tuning"
     return start, None

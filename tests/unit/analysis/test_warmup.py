@@ -109,6 +109,14 @@ def test_what_never_converges_is_called_that_with_the_criterion(walls: list[floa
     assert "limit" in warm.detail
 
 
+def test_a_host_that_drifts_by_a_third_stays_warm() -> None:
+    """From one end of ± 30 % to the other and back is a host, not a step that still tunes: Q02 judges its interval."""
+    drifting = [*noisy(40, 6.5e6), *noisy(15, 4.1e6), *noisy(40, 6.5e6)]
+    assert found(drifting).steady_from == 0
+    tuned_again = [*noisy(40, 6.5e6), *noisy(15, 3.1e6), *noisy(40, 6.5e6)]
+    assert found(tuned_again).steady_from is None
+
+
 def test_a_series_that_ends_cold_is_not_steady() -> None:
     warm = found([*noisy(10), *noisy(6, 9e6, sigma=0.01)])
     assert warm.steady_from is None
