@@ -15,7 +15,9 @@ def test_the_first_screen_is_real_output() -> None:
     shown = README[start : README.index("```", start)].splitlines()[1:]
     command = [sys.executable, "-m", "kdaprof", "report", "reports/h200-kda"]
     printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert "\n".join(line for line in shown if line != "…") in printed
+    parts = [part.strip("\n") for part in f"\n{chr(10).join(shown)}\n".split("\n…\n")]
+    assert len(parts) > 1
+    assert [part for part in parts if part not in printed] == []
 
 
 def test_the_picture_is_the_one_that_the_probe_makes(tmp_path: Path) -> None:
@@ -30,9 +32,3 @@ def test_every_file_that_the_readme_links_to_is_there() -> None:
     missing = [link for link in links if "://" not in link and not (ROOT / link).exists()]
     assert links
     assert not missing
-
-
-def test_the_notebook_runs_on_the_committed_run() -> None:
-    command = [sys.executable, "notebooks/01-read-a-run.py"]
-    printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert "kda/fused/plain/eager/fwd" in printed
