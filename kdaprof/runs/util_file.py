@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 
 from kdaprof.errors import BadFileError
-from kdaprof.runs.util import SCHEMA_NAME, SCHEMA_VERSION
+from kdaprof.runs.util import SCHEMA_NAME, SCHEMA_VERSION, UTIL_SCHEMA
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -59,11 +59,11 @@ class UtilFile:
         if not files:
             raise BadFileError(f"{path}: no samples there; is this a directory that `kdaprof gpu-util` wrote?")
         self._path = path
+        self._files = files
         try:
-            self._data = ds.dataset([str(file) for file in files], format="parquet")
+            metadata: dict[bytes, bytes] = pq.read_schema(files[0]).metadata or {}
         except (OSError, pa.ArrowException) as error:
             raise self._unreadable(error) from error
-        metadata: dict[bytes, bytes] = self._data.schema.metadata or {}
         if metadata.get(b"kdaprof.schema", b"").decode() != SCHEMA_NAME:
             raise BadFileError(f"{path}: holds no {SCHEMA_NAME!r}; is this the right file?")
         if int(metadata.get(b"kdaprof.version", b"0")) > SCHEMA_VERSION:
@@ -78,21 +78,19 @@ class UtilFile:
 
     def series(self, field: str) -> dict[str | None, FieldSeries]:
         """That field of every card, by UUID."""
-        try:
-            table = self._data.to_table(
-                columns=["t_ns", "uuid", "value", "stale", "missing"], filter=ds.field("field") == field
-            )
-        except (OSError, pa.ArrowException) as error:
-            raise self._unreadable(error) from error
+        found = [batch.filter(pc.equal(batch.column("field"), field)) for batch in self.batches()]
+        table = pa.Table.from_batches(found, schema=UTIL_SCHEMA)
         cards = pc.unique(table.column("uuid")).to_pylist()
         return {uuid: _series(table.filter(_is(table.column("uuid"), uuid))) for uuid in cards}
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """The rows as they were written."""
-        try:
-            yield from self._data.to_batches(columns=None if columns is None else list(columns))
-        except (OSError, pa.ArrowException) as error:
-            raise self._unreadable(error) from error
+        for path in self._files:
+            try:
+                with pq.ParquetFile(path) as file:
+                    yield from file.iter_batches(columns=None if columns is None else list(columns))
+            except (OSError, pa.ArrowException) as error:
+                raise self._unreadable(error) from error
 
     def _unreadable(self, error: Exception) -> BadFileError:
         return BadFileError(f"{self._path}: not a readable Parquet file ({str(error).splitlines()[0]})")

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import pty
 import resource
 import signal
 import subprocess
 import sys
+import termios
 import time
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import jsonschema
+import paper_runs
 import pytest
 from fake_driver import machine
 
@@ -192,7 +196,6 @@ def test_beside_a_process_until_it_ends(tmp_path: Path) -> None:
     [
         ((), signal.SIGINT, 0, True),
         ((), signal.SIGTERM, 0, True),
-        (("--duration", "60"), signal.SIGINT, 130, False),
         (("--duration", "60"), signal.SIGTERM, 130, False),
     ],
 )
@@ -297,3 +300,103 @@ def test_anonymous_leaves_out_who_and_where(tmp_path: Path) -> None:
     for path in (tmp_path / "out").iterdir():
         assert str(tmp_path).encode() not in path.read_bytes(), path.name
     assert str(tmp_path) not in done.stdout
+
+
+COUNTING = """
+import pathlib, signal, sys, time
+seen = []
+signal.signal(signal.SIGINT, lambda *_: seen.append(1))
+pathlib.Path("begun").touch()
+until = time.monotonic() + 20
+while not seen and time.monotonic() < until:
+    time.sleep(0.02)
+time.sleep(0.3)
+print("interrupts", len(seen), flush=True)
+sys.exit(len(seen))
+"""
+
+
+def on_a_terminal(folder: Path, *flags: str) -> tuple[subprocess.Popen[bytes], int]:
+    """The command as a shell starts it: on a terminal of its own, in its foreground. Gives the terminal's other end."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [*COMMAND, "--out", "out", *flags],
+        env=machine(folder, TWO) | {"TERM": "xterm", "COLUMNS": "100"},
+        cwd=folder,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509 - a test has no other threads here
+    )
+    os.close(theirs)
+    return process, ours
+
+
+def said(terminal: int) -> str:
+    """All that was written until the other side hung up."""
+    told = b""
+    while True:
+        try:
+            part = os.read(terminal, 65536)
+        except OSError:  # Linux: EIO once nobody has the other end
+            break
+        if not part:
+            break
+        told += part
+    os.close(terminal)
+    return told.decode()
+
+
+def test_ctrl_c_on_a_terminal_reaches_the_command_once(tmp_path: Path) -> None:
+    process, terminal = on_a_terminal(tmp_path, "--", sys.executable, "-c", COUNTING)
+    until = time.monotonic() + 20
+    while not (tmp_path / "begun").exists() and time.monotonic() < until:
+        time.sleep(0.02)
+    os.write(terminal, b"\x03")
+    told = said(terminal)
+    assert process.wait(timeout=20) == 1, told
+    assert "interrupts 1" in told
+
+
+def test_a_terminal_has_a_live_line_and_then_the_summary(tmp_path: Path) -> None:
+    process, terminal = on_a_terminal(tmp_path, "--hz", "20", "--duration", "1")
+    told = said(terminal)
+    assert process.wait(timeout=20) == 0, told
+    live = [line for line in told.split("\r\x1b[2K") if "util 30 %" in line]
+    assert len(live) >= 2, told
+    assert "2.15 GB · 346 W · 1.98 GHz  │  util 2.0 %" in live[0]
+    assert "readings at ≤ 5 %" in told
+
+
+RUN = """
+import sys, time
+from dataclasses import replace
+from pathlib import Path
+sys.path.append({paper!r})
+import paper_runs
+from kdaprof.runs.samples import Sample
+from kdaprof.runs.store import RunWriter
+record, _ = paper_runs.laptop_run()
+cell = replace(record.cells[0], observed=None)
+began = (time.time_ns(), time.monotonic_ns())
+time.sleep(0.6)
+writer = RunWriter(Path("run"))
+writer.put_record(replace(record, started_unix_ns=began[0], started_monotonic_ns=began[1], cells=(cell,)))
+wall_ns = time.monotonic_ns() - began[1]
+writer.put_samples(cell.key, [Sample(cell=cell.id, repeat="util", round=0, index=0, t_ns=began[1], wall_ns=wall_ns)])
+"""
+
+
+def test_a_watch_is_joined_with_the_run_that_it_stood_around(tmp_path: Path) -> None:
+    script = RUN.format(paper=str(Path(paper_runs.__file__).parent))
+    flags = ["--hz", "50", "--steps", "run", "--out", "out"]
+    done = gpu_util(tmp_path, *flags, "--", sys.executable, "-c", script)
+    assert done.returncode == 0, done.stderr
+    (joined,) = document((tmp_path / "out/gpu-util.json").read_text())["gpus"][0]["joined"]
+    assert (joined["calls"], joined["facts"]["util_mean"]["value"]) == (1, 0.3)
+    later = gpu_util(tmp_path, "--hz", "20", "--duration", "0.2", "--out", "later", "--steps", "run", "--json")
+    assert "not joined" in later.stderr
+    assert "nothing of it ran while the watch did" in later.stderr
+    assert later.returncode == 0
+    assert document(later.stdout)["gpus"][0]["joined"] == []
