@@ -32,6 +32,7 @@ class Spool:
     """A sink of samples. `tick` and `add` raise TargetError once the disk refuses; `close` always ends the writer."""
 
     def __init__(self, path: Path, *, batch_rows: int = BATCH_ROWS, part_ns: int = PART_NS) -> None:
+        _warm_up()
         self._path = path
         self._batch_rows = batch_rows
         self._columns = _empty()
@@ -173,6 +174,11 @@ def _put_together(path: Path) -> None:
         part.unlink()
     with contextlib.suppress(OSError):
         parts_folder(path).rmdir()
+
+
+def _warm_up() -> None:
+    """Make one table before the first sample is due: pyarrow imports pandas at its first, which takes 0.3 s."""
+    pa.table([[0], [None], [""], [None], [False], [None]], schema=UTIL_SCHEMA)
 
 
 def _empty() -> Columns:
