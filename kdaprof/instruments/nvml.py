@@ -12,51 +12,14 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from kdaprof.instruments.device import DeviceTraits
-from kdaprof.instruments.reading import Missing, MissingKind, Reading, missing
+from kdaprof.instruments.nvml_codes import decode_event_reasons, failure
+from kdaprof.instruments.reading import Missing, Reading, missing
 from kdaprof.instruments.sensor import BufferedSample, GpuProcess, MemoryUse, ProcessUtilisation, Utilisation
 
 T = TypeVar("T")
 
-# Return codes of nvml.h; they are part of its ABI, so a foreign or an old module cannot change them.
-_KINDS: dict[int, MissingKind] = {
-    1: "driver-absent",
-    3: "not-supported",
-    4: "no-permission",
-    6: "not-found",
-    9: "driver-absent",
-    12: "library-absent",
-    13: "function-missing",
-    15: "gpu-lost",
-    16: "gpu-lost",
-    18: "driver-mismatch",
-    21: "no-data",
-    25: "function-missing",
-    26: "not-supported",
-    28: "gpu-lost",
-}
-
-_HINTS: dict[MissingKind, str] = {
-    "library-absent": "no NVIDIA driver library (libnvidia-ml) on this machine",
-    "driver-absent": "the NVIDIA kernel driver is not loaded",
-    "driver-mismatch": "library and kernel driver differ: reboot, or reload the driver",
-    "function-missing": "not in this driver's NVML",
-    "gpu-lost": "the card fell off the bus or needs a reset",
-    "no-permission": "needs more permissions",
-}
-
 _REQUIRED = ("nvmlInit", "nvmlShutdown", "NVMLError", "nvmlDeviceGetHandleByUUID", "nvmlDeviceGetUtilizationRates")
 
-_EVENT_REASONS = (
-    (0x001, "gpu_idle"),
-    (0x002, "applications_clocks_setting"),
-    (0x004, "sw_power_cap"),
-    (0x008, "hw_slowdown"),
-    (0x010, "sync_boost"),
-    (0x020, "sw_thermal_slowdown"),
-    (0x040, "hw_thermal_slowdown"),
-    (0x080, "hw_power_brake_slowdown"),
-    (0x100, "display_clock_setting"),
-)
 _COMPUTE_MODES = ("default", "exclusive_thread", "prohibited", "exclusive_process")
 _CLOCK_SM, _CLOCK_MEM = 1, 2
 _TEMPERATURE_GPU, _THRESHOLD_SLOWDOWN = 0, 1
@@ -77,7 +40,7 @@ class Nvml:
         try:
             return Reading(fn(*args))
         except Exception as error:  # the boundary: also ctypes', decoding and version errors of the module
-            return _failure(function, error)
+            return failure(function, error)
 
     def constant(self, name: str) -> Any:
         """A constant or structure of the module, None where it has none."""
@@ -285,23 +248,6 @@ def open_gpu(traits: DeviceTraits, load: Callable[[], Any] | None = None) -> Rea
     if nvml.value is None:
         return Reading(None, nvml.missing)
     return nvml.value.device(traits.uuid, traits.pci_bus_id)
-
-
-def decode_event_reasons(bits: int) -> tuple[str, ...]:
-    """Names of the set bits of `nvmlClocksEventReasons`; a bit without a name is given as its number."""
-    names = [name for bit, name in _EVENT_REASONS if bits & bit]
-    rest = bits & ~sum(bit for bit, _ in _EVENT_REASONS)
-    return (*names, f"unknown_{rest:#x}") if rest else tuple(names)
-
-
-def _failure(function: str, error: Exception) -> Reading[Any]:
-    code = getattr(error, "value", None)
-    kind: MissingKind = _KINDS.get(code, "failed") if isinstance(code, int) else "failed"
-    if type(error).__name__ == "NVMLLibraryMismatchError":
-        kind = "function-missing"
-    words = " ".join(str(error).split()) or type(error).__name__
-    hint = f" ({_HINTS[kind]})" if kind in _HINTS else ""
-    return missing(kind, f"{function}: {words}{hint}")
 
 
 def _processes(found: Any) -> tuple[GpuProcess, ...]:

@@ -123,7 +123,7 @@ def _lists(card: CardView) -> Iterator[str]:
     for limit in card.use.limits:
         yield f"clock event {limit.reason}: in {format_fraction(limit.share)} of the samples"
     for process in card.use.processes:
-        told = [f"process {process.pid} ({process.name or 'of another pid namespace'})"]
+        told = [f"process {process.pid} ({process.name or 'name not known here'})"]
         told += [f"at most {format_bytes(process.used_bytes)}"] if process.used_bytes is not None else []
         told += [f"SM share {format_fraction(process.util)}"] if process.util is not None else []
         yield ", ".join(told)

@@ -8,7 +8,8 @@ import pytest
 
 from kdaprof.instruments.device import DeviceTraits
 from kdaprof.instruments.fakes import FakeCard, FakePynvml
-from kdaprof.instruments.nvml import NvmlDevice, decode_event_reasons, open_gpu, open_nvml
+from kdaprof.instruments.nvml import NvmlDevice, open_gpu, open_nvml
+from kdaprof.instruments.nvml_codes import decode_event_reasons
 from kdaprof.instruments.reading import MissingKind
 from kdaprof.instruments.sensor import BufferedSample, GpuProcess
 
