@@ -1,47 +1,90 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,py:percent
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
 # %% [markdown]
 # # Read a run
-# A run is a directory: `run.json` says what was measured and how, `samples.parquet/` holds every sample, `facts.json`
-# what was derived from them. Nothing here needs a GPU, torch, or a new measurement.
+# A run is a directory: `run.json` says what was measured and how, `samples.parquet/` holds every sample from step 0,
+# and everything else is derived from them whenever the run is opened. Nothing here needs a GPU, torch, or a new
+# measurement.
+#
+# The run below was recorded on an NVIDIA H200 and is committed with this repository.
 
 # %%
-import json
 from pathlib import Path
 
 import pandas as pd
 
-here = Path(__file__).parent if "__file__" in globals() else Path.cwd()
-run = here.parent / "reports" / "h200-kda"
-samples = pd.concat([pd.read_parquet(part) for part in sorted((run / "samples.parquet").glob("*.parquet"))])
-facts = {cell["id"]: cell["facts"] for cell in json.loads((run / "facts.json").read_text())["cells"]}
+import kdaprof
+from kdaprof.report import figures
+
+pd.options.display.width = 160
+pd.options.display.max_colwidth = 240
+reports = next(folder / "reports" for folder in (Path.cwd(), *Path.cwd().parents) if (folder / "reports").is_dir())
+run = kdaprof.load(reports / "h200-kda")
+run.id
 
 # %% [markdown]
-# ## Every sample of one path, from step 0
-# The first call is cold and is kept: nothing measured is thrown away.
+# ## What was run
+# One row a cell: a workload on one path, in one context, mode and phase, at one shape and dtype. `evidence` says
+# whether the path that was asked for is proven to have run: by the dispatcher's record, the kernels seen on the device,
+# and counts declared before the run.
 
 # %%
-unprofiled = samples[samples.repeat == "unprofiled"].assign(wall_ms=lambda s: s.wall_ns / 1e6)
-by_cell = unprofiled.groupby("cell").wall_ms.agg(["count", "first", "median", "min", "max"]).round(3)
+run.cells[["path", "mode", "phase", "status", "evidence", "steady_from", "warmup"]]
 
 # %% [markdown]
-# ## The figure and what stands behind it
-# A fact has its interval, the number of samples, and the rules that refuse it.
+# ## Every sample, from step 0
+# The first call is cold and is kept; the shaded part is what the derivation leaves out of every figure.
 
 # %%
-table = pd.DataFrame(
-    [
-        {
-            "cell": cell,
-            "wall_ms": (of["wall_ns"]["value"] or float("nan")) / 1e6,
-            "ci95_ms": [round(end / 1e6, 3) for end in of["wall_ns"]["ci95"] or ()],
-            "n": of["wall_ns"]["n"],
-            "quotable": of["wall_ns"]["quotable"],
-            "refused_by": ", ".join(reason["rule"] for reason in of["wall_ns"]["reasons"]),
-        }
-        for cell, of in facts.items()
-    ]
-).set_index("cell")
+samples = run.samples
+unprofiled = samples[samples["repeat"] == "unprofiled"]
+unprofiled.groupby(["path", "phase", "mode"])["wall_ns"].agg(["count", "first", "median", "min", "max"])
 
 # %%
-if __name__ == "__main__":
-    with pd.option_context("display.width", 160, "display.max_columns", None, "display.max_colwidth", 60):
-        print(by_cell, table, sep="\n\n")  # noqa: T201
+figures.samples(run)
+
+# %% [markdown]
+# ## A figure and what stands behind it
+# A figure has its interval, the number of samples, and the rules that refuse it. Values are in base units: nanoseconds,
+# bytes, fractions. What may not be quoted says why.
+
+# %%
+facts = run.facts
+walls = facts[facts["fact"] == "wall_ns"]
+walls[["path", "phase", "mode", "value", "ci_low", "ci_high", "n", "quotable", "refused_by"]]
+
+# %%
+refused = facts[facts["value"].notna() & ~facts["quotable"]]
+refused.groupby("refused_by").agg(figures=("fact", "count"), why=("why", "first"))
+
+# %% [markdown]
+# ## What it comes to
+# The findings, the gravest first: each with its numbers, its threshold and what to do next.
+
+# %%
+run.findings[["severity", "id", "text"]]
+
+# %%
+figures.ladder(run)
+
+# %% [markdown]
+# ## Event by event
+# The profiled repeats are stored as events. `kind="cuda"` was recorded with CUDA activity alone, `kind="full"` with CPU
+# and CUDA.
+
+# %%
+events = run.timeline("fused/plain/eager/fwd", kind="full")
+kernels = events[events["kind"] == "kernel"]
+busy = (kernels["end_ns"] - kernels["start_ns"]).groupby(kernels["name"], observed=True)
+busy.agg(["count", "median"]).sort_values("median", ascending=False)
