@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from kdaprof.cli.parser import VerbParser
 from kdaprof.cli.standing import add_store_flag, as_it_stands, store_of
-from kdaprof.errors import BadFileError, Exit
+from kdaprof.errors import BadFileError, Exit, UsageError
 
 if TYPE_CHECKING:
     from kdaprof.analysis.loop_ranks import LoopRank
@@ -30,6 +30,12 @@ examples:
       the page for a code host: verdict, conditions, tables, evidence, refused figures
   kdaprof report reports/h200-kda --json | python -m json.tool
       one JSON document (schema kdaprof.run/1; several runs: kdaprof.runs/1)
+  kdaprof report reports/h200-kda --html --out kda.html --open
+      one page that stands alone: charts, a timeline to zoom, every figure with its record
+  kdaprof report reports/h200-kda runs/mine --html --out both.html
+      several runs on one page, side by side, what differs between their machines first
+  kdaprof report reports/h200-kda --tables field > field.md
+      the tables of a field report: implementations, speedups with verdict, roofline, methods, what is missing
   kdaprof report reports/* --check
       does every stored figure still follow from its samples? exit 3 names those that do not
   kdaprof report reports/h200-kda --write
@@ -38,6 +44,7 @@ examples:
 exit codes: 0 ok · 1 a run cannot be read · 2 usage · 3 --check found a difference"""
 
 _RANK_FOLDER = re.compile(r"rank\d+")
+PAGE = "report.html"
 _FIGURES_NAMED = 20
 _WIDEST = 400
 
@@ -61,13 +68,21 @@ def build_parser() -> argparse.ArgumentParser:
     parser = VerbParser(
         "report",
         description="Show stored runs. Facts and findings are recomputed from the stored samples and timelines; "
-        "nothing is measured, and nothing is written without --write.",
+        "nothing is measured, and nothing is written without --write or --html.",
         epilog=EXAMPLES,
     )
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="a run directory, as `probe --out` made it")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--md", action="store_true", help="print report.md instead of the terminal's tables")
     form.add_argument("--json", action="store_true", help="print the document, alone on stdout")
+    form.add_argument(
+        "--html",
+        action="store_true",
+        help="write one page that stands alone (to --out, else report.html in the run) and print where it is",
+    )
+    form.add_argument("--tables", choices=("field",), help="print the tables of a field report, as Markdown")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="where --html goes")
+    parser.add_argument("--open", action="store_true", help="show the page of --html in the browser")
     parser.add_argument(
         "--check",
         action="store_true",
@@ -85,9 +100,15 @@ def build_parser() -> argparse.ArgumentParser:
 def run(argv: Sequence[str]) -> int:
     """Show or check the runs; returns the exit code."""
     args = build_parser().parse_args(argv)
+    if (args.out or args.open) and not args.html:
+        raise UsageError("--out and --open belong to --html; redirect the other forms (… --md > FILE)")
     folders = [folder for run_path in args.runs for folder in run_folders(run_path)]
     shown = [_recomputed(folder) for folder in folders]
-    code = _check(shown, sys.stderr if args.json or args.md else sys.stdout) if args.check else Exit.OK
+    code = (
+        _check(shown, sys.stderr if args.json or args.md or args.html or args.tables else sys.stdout)
+        if args.check
+        else Exit.OK
+    )
     if args.write:
         _write(shown)
     store = store_of(args)  # not before: what is checked and written follows from the samples alone
@@ -96,6 +117,10 @@ def run(argv: Sequence[str]) -> int:
         _print_json(shown)
     elif args.md:
         _print_markdown(shown)
+    elif args.html:
+        _put_page(shown, args.out, show=args.open)
+    elif args.tables:
+        _print_field_tables(shown)
     elif not (args.check or args.write):
         _print_tables(shown)
     return code
@@ -154,6 +179,34 @@ def _print_markdown(shown: Sequence[Shown]) -> None:
 
     beside = ["\n".join(ranks_markdown(ranks)) for ranks in _ranks(shown)]
     print_file("\n".join((*beside, *(render(one.record, one.results) for one in shown))).encode())
+
+
+def _print_field_tables(shown: Sequence[Shown]) -> None:
+    from kdaprof.cli.console import print_file
+    from kdaprof.report.field.page import field_tables
+
+    print_file("\n".join(field_tables(one.raw, one.results) for one in shown).encode())
+
+
+def _put_page(shown: Sequence[Shown], out: Path | None, *, show: bool) -> None:
+    """Write the page, say where it is on stdout, and open it if asked to. Only a page of ours is written over."""
+    import webbrowser
+
+    from kdaprof.cli.console import err_console, out_console
+    from kdaprof.report.html.page import MARK, render, render_several
+    from kdaprof.runs.atomic import write_text
+
+    default = shown[0].path / PAGE if len(shown) == 1 else Path(f"kdaprof-{PAGE}")
+    target = out or default
+    if target.is_dir():
+        raise UsageError(f"--out {target}: is a directory; name a file in it")
+    if target.exists() and MARK.encode() not in target.read_bytes()[:200]:
+        raise UsageError(f"{target}: exists and is no page of kdaprof; choose another --out")
+    runs = [(one.raw, one.results) for one in shown]
+    write_text(target, render(*runs[0]) if len(runs) == 1 else render_several(runs))
+    out_console().print(str(target), soft_wrap=True)
+    if show and not webbrowser.open(target.resolve().as_uri()):
+        err_console().print(f"no browser here; open {target} in one", soft_wrap=True)
 
 
 def _print_json(shown: Sequence[Shown]) -> None:

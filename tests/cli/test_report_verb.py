@@ -203,7 +203,9 @@ def test_many_differences_are_cut(run: Path, capsys: pytest.CaptureFixture[str])
     [
         ([], 2, "required: RUN"),
         (["x", "--md", "--json"], 2, "not allowed with"),
-        (["x", "--html"], 2, "unrecognized arguments: --html"),
+        (["x", "--html", "--md"], 2, "not allowed with"),
+        (["x", "--out", "page.html"], 2, "--out and --open belong to --html"),
+        (["x", "--tables", "all"], 2, "invalid choice: 'all'"),
         (["no-such-run"], 1, "no-such-run: no such run directory"),
     ],
 )

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from kdaprof.report.html.model import Grid, Head, Spot
 from kdaprof.report.labels import FIGURES
 from kdaprof.report.pairs import Cell, Naming, Pair
+from kdaprof.report.rules import short_list
 from kdaprof.report.sheets import Spec, column
 from kdaprof.report.tables import DASH, Column, Entry, Table, common_scales, entry_of, missing_text
 from kdaprof.report.units import ErrorScale, Scale
@@ -31,6 +32,9 @@ def figure_grid(
     bars: bool = False,
 ) -> Grid:
     """One row a pair, one column a spec; columns without any value are left out, and a note says why."""
+    told = [pair for pair in pairs if any(_has(pair.fact(spec[0], spec[1])) for spec in specs)]
+    absent = [names.name(pair.key) for pair in pairs if pair not in told]
+    pairs = told
     columns = [column(pairs, spec) for spec in specs]
     scales = common_scales(columns)
     heads = [Head(header, header, right=False) for header, _ in names.columns]
@@ -55,6 +59,7 @@ def figure_grid(
             row.append(fact_spot(cell, spec[1], facts[i], scale, spread, bars=bars))
         rows.append(tuple(row))
     said = [f"Not shown: {', '.join(headers)} ({'; '.join(why)})." for why, headers in lost.items() if why]
+    said += [f"Nothing of this for {short_list(absent)}."] if absent else []
     return Grid(
         id=name,
         caption=caption,
@@ -64,6 +69,10 @@ def figure_grid(
         row_heads=len(names.columns),
         breaks=breaks([row[0].text for row in rows]),
     )
+
+
+def _has(fact: Fact | None) -> bool:
+    return fact is not None and fact.value is not None
 
 
 def fact_spot(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -17,13 +18,15 @@ from kdaprof.analysis.trace.repeats import repeat_windows
 from kdaprof.report.html.charts.base import BUSY, IDLE, safe
 from kdaprof.timeline.columns import CALL_KINDS, Index, Kind, Timeline
 
-MOST_EVENTS = 2600
-"""Of one timeline's host lanes and of its device lanes; the shortest are left out, and the page says how many."""
+MOST_EVENTS = 2000
+"""Of one timeline's host lanes, of its device lanes and of its idle; the shortest are left out, and that is said."""
 _LONGEST_NAME = 110
 
 
 def timeline_data(timeline: Timeline, most: int = MOST_EVENTS) -> dict[str, Any] | None:
-    """Lanes of the repeat of median length: `[{lane, colour, start[], dur[], name[]}]` in ns from the call's start.
+    """Lanes of the repeat of median length: `[{lane, colour, step[], dur[], name[]}]` in ns.
+
+    `step` is from one start to the next, the first from the call's start: half the digits of the starts themselves.
 
     None when no repeat launched device work. Gaps are cut by class in the order of the contract.
     """
@@ -41,8 +44,8 @@ def timeline_data(timeline: Timeline, most: int = MOST_EVENTS) -> dict[str, Any]
     start, end = np.clip(timeline.start_ns[rows], *window), np.clip(timeline.end_ns[rows], *window)
     work = DeviceWork(devices[0], rows, cover(start, end))
     lanes = [*_host(timeline, window, names, most), *_device(timeline, rows, window, names, most)]
-    lanes += _idle(_gaps(timeline, work, window), int(end.max()), window, names)
-    shown = sum(len(lane["start"]) for lane in lanes if lane["kind"] != "idle")
+    lanes += _idle(_gaps(timeline, work, window), int(end.max()), window, most)
+    shown = sum(len(lane["dur"]) for lane in lanes if lane["kind"] != "idle")
     total = int(rows.size) + sum(int(r.size) for r in _host_rows(timeline, window))
     return {
         "names": names.listed,
@@ -147,14 +150,16 @@ def _gaps(timeline: Timeline, work: DeviceWork, window: Window) -> tuple[Gaps, .
     return head, gaps_of(timeline, links, host, work, latency)
 
 
-def _idle(gaps: Sequence[Gaps], last: int, window: Window, names: _Names) -> list[dict[str, Any]]:
+def _idle(gaps: Sequence[Gaps], last: int, window: Window, most: int) -> list[dict[str, Any]]:
     """A trace a class on one lane; within a gap the classes stand in the order of the contract."""
+    lengths_of_all = np.sort(np.concatenate([group.classes.ravel() for group in gaps]))[::-1]
+    least = int(lengths_of_all[most - 1]) if lengths_of_all.size > most else 1
     parts: dict[str, tuple[list[int], list[int]]] = {}
     for group in gaps:
         at = group.start_ns.copy()
         for row, name in enumerate(CLASSES):
             spent = group.classes[row]
-            some = np.flatnonzero(spent > 0)
+            some = np.flatnonzero(spent >= max(least, 1))
             starts, lengths = parts.setdefault(name, ([], []))
             starts += (at[some] - window[0]).tolist()
             lengths += spent[some].tolist()
@@ -165,10 +170,10 @@ def _idle(gaps: Sequence[Gaps], last: int, window: Window, names: _Names) -> lis
     for name, (starts, lengths) in parts.items():
         if starts:
             title, colour = IDLE[name]
-            ids = [names.of(f"idle: {title}")] * len(starts)
-            lanes.append(_columns("GPU idle", colour, "idle", starts, lengths, ids) | {"title": title})
+            lanes.append(_columns("GPU idle", colour, "idle", starts, lengths, []) | {"title": title})
     return lanes
 
 
 def _columns(lane: str, colour: str, kind: str, start: list[int], dur: list[int], name: list[int]) -> dict[str, Any]:
-    return {"lane": lane, "colour": colour, "kind": kind, "title": lane, "start": start, "dur": dur, "name": name}
+    steps = [b - a for a, b in pairwise([0, *start])]
+    return {"lane": lane, "colour": colour, "kind": kind, "title": lane, "step": steps, "dur": dur, "name": name}

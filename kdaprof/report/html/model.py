@@ -15,6 +15,8 @@ class Subject:
 
     raw: RawRun
     scene: Scene
+    events: int = 16_000
+    """How many events the timelines may show in all: the page stays small enough to send."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,9 @@ class Item:
     more: tuple[str, ...] = ()
     rules: tuple[str, ...] = ()
     id: str = ""
+    also: tuple[str, ...] = ()
+    folded: tuple[str, ...] = ()
+    """Opens on demand: the numbers behind the sentence."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from kdaprof.analysis.view import RawRun
+from kdaprof.report.html.comparison import comparison
 from kdaprof.report.html.model import Page, Section, Subject
 from kdaprof.report.html.sections import figures, machine, proof, summary
 from kdaprof.report.html.sections.timeline import timeline
@@ -19,11 +20,15 @@ from kdaprof.runs.results import RunResults
 MARK = "<!-- kdaprof report -->"
 """Stands in the first line of every page, so that a page may be written over another and over nothing else."""
 
+LARGEST = 6_000_000
+"""Bytes of a page, plotly's 4.8 million included."""
+EVENTS = (16_000, 8_000, 3_000, 0)
+"""How many events the timelines show: the first with which the page is small enough."""
+
 SECTIONS: tuple[Callable[[Subject], Section | None], ...] = (
     summary.verdict,
     summary.corrections,
     summary.conditions,
-    summary.findings,
     figures.main,
     figures.eager_to_floor,
     figures.idle,
@@ -34,6 +39,7 @@ SECTIONS: tuple[Callable[[Subject], Section | None], ...] = (
     figures.roof,
     figures.stages,
     figures.peers,
+    summary.findings,
     figures.more,
     proof.evidence,
     proof.refusals,
@@ -44,15 +50,25 @@ SECTIONS: tuple[Callable[[Subject], Section | None], ...] = (
 )
 
 
-def subject_of(raw: RawRun, results: RunResults) -> Subject:
-    """A run ready to be shown."""
+def subject_of(raw: RawRun, results: RunResults, events: int = EVENTS[0]) -> Subject:
+    """A run ready to be shown, with at most so many events in its timelines."""
     cells = cells_of(raw.record, results)
-    return Subject(raw, Scene(raw.record, results, cells, pairs_of(cells), naming(cells)))
+    return Subject(raw, Scene(raw.record, results, cells, pairs_of(cells), naming(cells)), events)
 
 
 def render(raw: RawRun, results: RunResults) -> str:
     """The page of one run, from its stored parts alone: same input, same text."""
-    return draw(page_of(subject_of(raw, results)))
+    text = ""
+    for events in EVENTS:
+        text = draw(page_of(subject_of(raw, results, events)))
+        if len(text.encode()) <= LARGEST:
+            break
+    return text
+
+
+def render_several(runs: Sequence[tuple[RawRun, RunResults]]) -> str:
+    """One page for several runs: what differs between them first, then their figures side by side."""
+    return draw(comparison([subject_of(raw, results, 0) for raw, results in runs]))
 
 
 def page_of(subject: Subject) -> Page:

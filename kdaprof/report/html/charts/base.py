@@ -6,11 +6,13 @@ light and dark.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
 from kdaprof.report.html.model import Chart
+from kdaprof.runs.units import format_ns
 
 BUSY = "#2f9e44"
 WALL = "#495fd6"
@@ -61,7 +63,9 @@ def blank(height: int, **layout: Any) -> Any:
 
 def chart(name: str, title: str, says: str, figure: Any) -> Chart:
     """A finished chart: its JSON is the same for the same run."""
-    return Chart(name, title, says, figure.to_json(remove_uids=True, engine="json"), int(figure.layout.height))
+    return Chart(
+        f"{name}-chart", title, says, figure.to_json(remove_uids=True, engine="json"), int(figure.layout.height)
+    )
 
 
 def safe(text: str) -> str:
@@ -77,6 +81,16 @@ def seconds(values: Iterable[float | int | None]) -> list[float | None]:
 def time_axis(**more: Any) -> dict[str, Any]:
     """An axis of seconds with SI prefixes: `200 µs`, `5 ms`."""
     return {"tickformat": "~s", "ticksuffix": "s", "exponentformat": "SI", "automargin": True, **more}
+
+
+def log_time_axis(values: Iterable[float | None], *, each: Sequence[int] = (1, 2, 5), **more: Any) -> dict[str, Any]:
+    """A logarithmic axis of seconds with round marks over the values' decades, every mark with its unit."""
+    real = [value for value in values if value]
+    low = math.floor(math.log10(min(real))) if real else -6
+    high = math.ceil(math.log10(max(real))) if real else 0
+    marks = [factor * 10.0**power for power in range(low, high + 1) for factor in each]
+    texts = [f"{float(number):.4g} {unit}" for number, unit in (format_ns(mark * 1e9).split() for mark in marks)]
+    return {"type": "log", "tickvals": marks, "ticktext": texts, "automargin": True, **more}
 
 
 def palette(names: Sequence[str]) -> dict[str, str]:

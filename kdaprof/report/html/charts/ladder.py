@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kdaprof.report.html.charts.base import BUSY, FLOOR, GRAPH, GREY, WALL, blank, chart, safe, seconds, time_axis
+from kdaprof.report.html.charts.base import BUSY, FLOOR, GRAPH, GREY, WALL, blank, chart, log_time_axis, safe, seconds
 from kdaprof.report.html.model import Chart
 from kdaprof.report.pairs import Naming, Pair
 from kdaprof.runs.facts import Fact
@@ -27,7 +27,8 @@ def ladder(pairs: Sequence[Pair], names: Naming) -> Chart | None:
         return None
     labels = [safe(names.name(pair.key)) for pair in told]
     height = 96 + 34 * len(told)
-    figure = blank(height, xaxis=time_axis(type="log", dtick="D2"), yaxis={"autorange": "reversed", "automargin": True})
+    known = [_value(pair.fact(mode, fact)) for pair in told for _, mode, fact, *_ in _STEPS]
+    figure = blank(height, xaxis=log_time_axis(seconds(known)), yaxis={"autorange": "reversed", "automargin": True})
     for pair, name in zip(told, labels, strict=True):
         found = [_value(pair.fact(mode, fact)) for _, mode, fact, *_ in _STEPS]
         ends = seconds(value for value in found if value is not None)

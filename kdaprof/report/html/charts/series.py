@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kdaprof.analysis.celldata import CellData, gather
-from kdaprof.report.html.charts.base import COLD, GRAPH, GREY, WALL, blank, chart, safe, seconds, time_axis
+from kdaprof.report.html.charts.base import COLD, GRAPH, GREY, WALL, blank, chart, log_time_axis, safe, seconds
 from kdaprof.report.html.charts.panels import Panels
 from kdaprof.report.html.model import Chart, Subject
 from kdaprof.report.pairs import Pair
@@ -24,8 +24,8 @@ def series(subject: Subject) -> Chart | None:
         return None
     names = subject.scene.naming
     panels = Panels.of([names.name(pair.key) for pair in pairs], columns=3)
-    figure = blank(panels.height(168), margin={"l": 56, "r": 12, "t": 56, "b": 40}, showlegend=True)
-    figure.update_layout(**panels.layout(x={"rangemode": "tozero"}, y=time_axis(type="log", nticks=5)))
+    figure = blank(panels.height(168), margin={"l": 56, "r": 12, "t": 56, "b": 40})
+    figure.update_layout(**panels.layout(x={"rangemode": "tozero"}, y=log_time_axis(_every_wall(subject), each=(1,))))
     said = []
     for number, pair in enumerate(pairs):
         axes = panels.axes(number)
@@ -79,6 +79,11 @@ def _samples(data: CellData) -> Sequence[tuple[int, int]]:
     cold = data.warmup.steady_from or 0
     step = -(-len(found) // MOST_SAMPLES)
     return [pair for i, pair in enumerate(found) if pair[0] < min(cold, MOST_SAMPLES) or i % step == 0]
+
+
+def _every_wall(subject: Subject) -> list[float | None]:
+    walls = [s.wall_ns for found in subject.raw.samples.values() for s in found if s.repeat == "unprofiled"]
+    return seconds(walls)
 
 
 def _measured(pair: Pair) -> bool:

@@ -39,7 +39,7 @@ def split(pairs: Sequence[Pair], names: Naming) -> Chart | None:
             name=title,
             orientation="h",
             marker={"color": colour, "opacity": pale, "line": {"width": 0}},
-            text=[format_fraction(share) if share >= 0.06 else "" for share in shares],
+            text=[format_fraction(s) if s >= 0.06 and p == 1.0 else "" for s, p in zip(shares, pale, strict=True)],
             textposition="inside",
             insidetextanchor="middle",
             textfont={"color": "white", "size": 11},

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from kdaprof.analysis.verdict import sentence
 from kdaprof.report.html.grids import plain_grid, row_id
 from kdaprof.report.html.model import Block, Grid, Head, Item, Items, Prose, Section, Spot, Subject, Tiles
@@ -12,7 +14,7 @@ from kdaprof.report.pairs import Cell
 from kdaprof.report.places import place_of
 from kdaprof.report.trouble import troubles
 from kdaprof.runs.facts import Fact
-from kdaprof.runs.results import Evidence
+from kdaprof.runs.results import Finding
 from kdaprof.runs.retractions import RULE
 from kdaprof.runs.units import format_value
 
@@ -26,17 +28,12 @@ def verdict(subject: Subject) -> Section:
     """Tiles that say how far the run may be trusted, then the verdict's sentences."""
     scene = subject.scene
     blocks: list[Block] = [_tiles(subject)]
-    known = {cell.key.path: _worst(subject, cell.key.path) for cell in scene.cells}
+    known = {cell.key.path: _proof(subject, cell.key.path) for cell in scene.cells}
     items = []
     for text in sentence(scene.record, scene.results):
         head, colon, rest = text.partition(":")
         if colon and head in known:
-            found = known[head]
-            items.append(
-                Item(
-                    head, _capital(rest.strip()), TONES[found.verdict] if found else "", found.verdict if found else ""
-                )
-            )
+            items.append(Item(head, _capital(rest.strip()), *known[head]))
         else:
             items.append(Item(head if colon else "", _capital(rest.strip()) if colon else text))
     blocks.append(Items(tuple(items), large=True) if items else Prose(("Nothing was measured.",), "warn"))
@@ -90,18 +87,29 @@ def findings(subject: Subject) -> Section | None:
         return None
     names = {cell.record.id: scene.naming.name(cell.key, mode=True) for cell in scene.cells}
     order = list(_SEVERITY_TONE)
-    items = []
+    kinds: dict[tuple[str, str, str], list[Finding]] = {}
     for finding in sorted(scene.results.findings, key=lambda one: order.index(one.severity)):
+        kinds.setdefault((finding.severity, finding.id, finding.next), []).append(finding)
+    items = tuple(_item(found, names) for found in kinds.values())
+    return Section("findings", "Findings", (Items(items),), "Diagnoses, each with its numbers and what to do.")
+
+
+def _item(found: Sequence[Finding], names: Mapping[str, str]) -> Item:
+    """Findings of one kind with one remedy: what each says, the remedy once, the numbers folded away."""
+    first = found[0]
+    more = [f"next: {first.next}"] if first.next else []
+    told = []
+    for finding in found:
         place = place_of(finding, names)
-        more = [f"next: {finding.next}"] if finding.next else []
-        numbers = [named_values(finding.evidence)] if finding.evidence else []
-        numbers += [f"threshold {named_values(finding.threshold)}"] if finding.threshold else []
-        more += ["; ".join(numbers)] if numbers else []
-        head = f"{finding.id}{f' · {place}' if place else ''}"
-        items.append(
-            Item(head, finding.text, _SEVERITY_TONE[finding.severity], SEVERITY[finding.severity], tuple(more))
-        )
-    return Section("findings", "Findings", (Items(tuple(items)),), "Diagnoses, each with its numbers and what to do.")
+        parts = [named_values(finding.evidence)] if finding.evidence else []
+        parts += [f"threshold {named_values(finding.threshold)}"] if finding.threshold else []
+        told.append((f"{place}: {finding.text}" if place else finding.text, "; ".join(parts)))
+    numbers = tuple(dict.fromkeys(text for _, text in told if text))
+    texts = [text for text, _ in told]
+    return Item(
+        first.id, texts[0], _SEVERITY_TONE[first.severity], SEVERITY[first.severity], tuple(more), (), "",
+        tuple(texts[1:]), numbers,
+    )  # fmt: skip
 
 
 def _tiles(subject: Subject) -> Tiles:
@@ -132,10 +140,17 @@ def _tiles(subject: Subject) -> Tiles:
     )
 
 
-def _worst(subject: Subject, path: str) -> Evidence | None:
+def _proof(subject: Subject, path: str) -> tuple[str, str]:
+    """Tone and badge of a path: its worst verdict, or in how many cells it is proven where some are and some not."""
     order = list(TONES)
     found = [c.result.evidence for c in subject.scene.cells if c.key.path == path and c.record.status == "ok"]
-    return max(found, key=lambda evidence: order.index(evidence.verdict)) if found else None
+    if not found:
+        return "", ""
+    worst = max(found, key=lambda evidence: order.index(evidence.verdict)).verdict
+    proven = sum(evidence.verdict in ("confirmed", "partial") for evidence in found)
+    if proven and worst in ("gate-only", "none"):
+        return "warn", f"proven in {proven} of {len(found)} cells"
+    return TONES[worst], worst
 
 
 def _retraction(subject: Subject, cell: Cell, name: str, fact: Fact, why: str) -> tuple[Spot, ...]:

@@ -8,12 +8,9 @@ from kdaprof.report.html.lanes import MOST_EVENTS, timeline_data
 from kdaprof.report.html.model import Section, Subject, TimelineChart
 from kdaprof.runs.units import format_ns
 
-MOST_IN_ALL = 34_000
-"""Events of all timelines of a page together: it stays small enough to send by mail."""
-
 
 def timeline(subject: Subject) -> Section | None:
-    """None where no recording of CPU + CUDA (or of CUDA alone) holds device work."""
+    """Each call gets its part of `subject.events`; None where that is 0, or where no recording holds device work."""
     chosen: dict[str, Any] = {}
     kinds = ("profiled-full", "profiled-cuda")
     wanted = []
@@ -21,9 +18,9 @@ def timeline(subject: Subject) -> Section | None:
         recorded = [kind for kind in kinds if (cell.record.id, kind) in subject.raw.timelines]
         if recorded and cell.key.mode == "eager":
             wanted.append((cell, recorded[0]))
-    if not wanted:
+    if not wanted or not subject.events:
         return None
-    most = min(MOST_EVENTS, MOST_IN_ALL // len(wanted))
+    most = min(MOST_EVENTS, subject.events // len(wanted))
     said = []
     for cell, kind in wanted:
         data = timeline_data(subject.raw.timelines[cell.record.id, kind], most)
