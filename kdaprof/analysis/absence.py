@@ -59,7 +59,7 @@ def why_absent(data: CellData, name: str, unit: Unit) -> Fact:
     status, seen = data.cell.status, data.observed
     if status != "ok":
         kinds: dict[str, Missing] = {"failed": "failed", "unavailable": "not-supported", "skipped": "not-applicable"}
-        only_gpu = needs_gpu(name) or data.cell.key.mode == "graph"
+        only_gpu = needs_gpu(name) or data.cell.key.mode != "eager"
         on_cpu = seen is not None and seen.device == "cpu" and only_gpu
         error = data.cell.error
         text = f"the cell is {status}"

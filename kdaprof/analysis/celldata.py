@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kdaprof.analysis.recordings import EMPTY, Recording, read_loop, read_recording
 from kdaprof.analysis.view import RawRun, WarmUp
@@ -12,6 +12,9 @@ from kdaprof.runs.record import CellRecord, Observed, RunRecord
 from kdaprof.runs.samples import Sample
 from kdaprof.runs.util import UtilReading
 from kdaprof.timeline.columns import Timeline
+
+OP_LINES = ("fwd.kda", "teacher.kda", "bwd.kda")
+"""KDA's own part of a step: its calls inside two phases, and their backward inside a third."""
 
 SETTLE_NS = 1_000_000_000
 """NVML's utilisation averages over up to 1 s: what is read in a loop's first second may be from before it."""
@@ -27,6 +30,8 @@ class CellData:
     warmup: WarmUp
     recordings: Mapping[str, Recording]
     util: tuple[UtilReading, ...]
+    op_calls: Mapping[str, Recording] = field(default_factory=dict)
+    """Of a whole step: what the op's own calls launched, by line (`fwd.kda`, `teacher.kda`, `bwd.kda`)."""
 
     @property
     def in_loop(self) -> bool:
@@ -64,12 +69,21 @@ def gather(raw: RawRun, cell: CellRecord) -> CellData:
         warmup=find_warmup(series),
         recordings={kind: _recording(cell, line) for (of, kind), line in raw.timelines.items() if of == cell.id},
         util=_beside(raw, samples),
+        op_calls=_op_calls(raw, cell),
     )
 
 
+def _op_calls(raw: RawRun, cell: CellRecord) -> dict[str, Recording]:
+    seen, line = cell.observed, raw.timelines.get((cell.id, "profiled-cuda"))
+    whole = cell.key.workload == "step" and cell.key.phase == "step" and cell.key.mode == "eager"
+    if line is None or not whole or seen is None or seen.borders != "call":
+        return {}
+    return {name: read_loop(line, name) for name in OP_LINES}
+
+
 def _recording(cell: CellRecord, line: Timeline) -> Recording:
-    in_loop = cell.observed is not None and cell.observed.borders == "loop"
-    return read_loop(line, cell.key.phase) if in_loop else read_recording(line)
+    part = cell.observed is not None and cell.observed.borders in ("loop", "phase")
+    return read_loop(line, cell.key.phase) if part else read_recording(line)
 
 
 def _beside(raw: RawRun, samples: tuple[Sample, ...]) -> tuple[UtilReading, ...]:

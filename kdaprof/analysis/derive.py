@@ -17,6 +17,7 @@ from kdaprof.analysis.findings import find
 from kdaprof.analysis.guards import judge_run
 from kdaprof.analysis.recordings import kernels_of
 from kdaprof.analysis.stages import stages_of
+from kdaprof.analysis.step.proof import with_step_proofs
 from kdaprof.analysis.view import CellView, KernelRow, RawRun
 from kdaprof.runs.facts import Fact
 from kdaprof.runs.results import CellResult, RunResults
@@ -51,6 +52,7 @@ def judged_views(raw: RawRun) -> tuple[CellView, ...]:
     kernels = {d.cell.id: kernels_of(d.recording("profiled-cuda")) for d in data}
     own = {d.cell.id: own_facts(d) for d in data}
     views = _with_the_loops_evidence(tuple(_view(d, data, kernels, own) for d in data))
+    views = with_step_proofs(data, views)
     judged = judge_run(views)
     return tuple(replace(view, facts=judged[view.cell.id]) for view in views)
 

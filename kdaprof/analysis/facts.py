@@ -57,7 +57,7 @@ def own_facts(data: CellData) -> dict[str, Fact]:
         take = MEASURED.get(name) if data.cell.status == "ok" else None
         fact = take(data) if take is not None else None
         found[name] = fact if fact is not None else why_absent(data, name, unit)
-    if data.cell.status != "ok" or data.cell.key.mode == "graph":
+    if data.cell.status != "ok" or data.cell.key.mode != "eager":
         return found
     # Without a device its figures have one reason, the machine's, not that of the part that is missing first.
     on_gpu = data.observed is not None and data.observed.device == "cuda"

@@ -149,7 +149,7 @@ def _check(data: CellData) -> Check | None:
     seen = data.observed
     if seen is None:
         return None
-    if data.cell.key.mode == "graph" and seen.capture is not None and seen.capture.check is not None:
+    if data.cell.key.mode != "eager" and seen.capture is not None and seen.capture.check is not None:
         return seen.capture.check
     return seen.check
 

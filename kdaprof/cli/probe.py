@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from kdaprof.cli.parser import VerbParser
 from kdaprof.cli.stopping import stoppable
 from kdaprof.errors import UsageError
 from kdaprof.probe.plan import Effort, Request
+from kdaprof.probe.step.plan import STEP_EFFORT, StepRequest
+
+_STEP_FLAGS = ("preset", "batch", "seq", "max_iter", "ablate")
 
 EXAMPLES = """\
 examples:
@@ -19,6 +23,10 @@ examples:
       three paths interleaved in the same rounds, forward and forward + backward
   kdaprof probe --paths tensor --contexts plain,checkpoint,autocast --shape 4,2048,16,128,128 --dtype bfloat16
       the same path as training wraps it, at another shape
+  kdaprof probe --workload step --paths fused,tensor --ablate kda
+      a whole training step, phase by phase: forward, teacher, loss, backward, optimiser, average; KDA's part of each
+  kdaprof probe --target my_package.training:make_step
+      your own training step: docs/your-own-step.md
   kdaprof probe --path fused --json > run.json
       the whole run as one JSON document (schema kdaprof.run/1)
 
@@ -36,6 +44,7 @@ def build_parser() -> argparse.ArgumentParser:
         epilog=EXAMPLES,
     )
     what = parser.add_argument_group("what is measured")
+    what.add_argument("--workload", default="kda", help="kda: the op (default); step: a small training step around it")
     what.add_argument("--path", metavar="PATH", help="one path: fused, tensor, tensor-rows, compiled, reference")
     what.add_argument("--paths", metavar="A,B", help="several, interleaved (default: fused,tensor)")
     what.add_argument("--shape", metavar="B,T,H,K,V", help="default 10,512,12,64,64 on a GPU, 1,40,2,32,32 without")
@@ -45,9 +54,16 @@ def build_parser() -> argparse.ArgumentParser:
     what.add_argument("--modes", default="eager,graph", metavar="M,M", help="default %(default)s")
     what.add_argument("--contexts", default="plain", metavar="C,C", help="how the op is wrapped (default %(default)s)")
     what.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (default %(default)s)")
+    step = parser.add_argument_group("a training step (--workload step)")
+    step.add_argument("--preset", metavar="P", help="b8 and b10 (T 512), b32 (T 512), b4 (T 256), 4 iterations each")
+    step.add_argument("--batch", type=int, metavar="B", help="sequences a step (default 8; 2 without a GPU)")
+    step.add_argument("--seq", type=int, metavar="T", help="tokens a sequence (default 512; 20 without a GPU)")
+    step.add_argument("--max-iter", type=int, metavar="N", help="iterations of the looped block (default 4; 2)")
+    step.add_argument("--ablate", metavar="kda", help="also the step with the op replaced by a copy, interleaved")
+    step.add_argument("--target", metavar="M:F", help="your own step: package.module:make_step, called with the device")
     how = parser.add_argument_group("how")
     how.add_argument("--rounds", type=int, default=5, help="interleaved rounds, which give the interval (%(default)s)")
-    how.add_argument("--samples", type=int, default=20, help="timed calls a round and cell (%(default)s)")
+    how.add_argument("--samples", type=int, help="timed calls a round and cell (20; steps 8)")
     how.add_argument("--util-seconds", type=float, default=5.0, metavar="S", help="sustained loop a path (%(default)s)")
     how.add_argument("--cache", default="rotate", help="rotate: inputs are evicted from L2 (default); warm: one set")
     how.add_argument("--cold", action="store_true", help="also time first calls in fresh processes with empty caches")
@@ -72,15 +88,23 @@ def run(argv: Sequence[str]) -> int:
         return int(probe_and_report(request, as_json=args.json, wait_s=args.wait))
 
 
-def _request(args: argparse.Namespace, argv: tuple[str, ...]) -> Request:
+def _request(args: argparse.Namespace, argv: tuple[str, ...]) -> Request | StepRequest:
     if not 0 <= args.wait <= 86400:
         raise UsageError(f"--wait {args.wait:g}: between 0 and 86400 seconds")
     if args.path is not None and args.paths is not None:
         raise UsageError("--path and --paths: give one of them")
     if args.path is not None and "," in args.path:
         raise UsageError(f"--path {args.path!r}: takes one path; --paths takes several")
+    if args.workload not in ("kda", "step"):
+        raise UsageError(f"--workload: {args.workload!r} is unknown; choose kda or step")
+    if args.workload == "step" or args.target is not None:
+        return _step_request(args, argv)
+    given = [flag for flag in _STEP_FLAGS if getattr(args, flag) is not None]
+    if given:
+        raise UsageError(f"--{given[0].replace('_', '-')}: only with --workload step")
     named = args.paths if args.path is None else args.path
-    effort = Effort(rounds=args.rounds, samples=args.samples, util_seconds=args.util_seconds)
+    samples = 20 if args.samples is None else args.samples
+    effort = Effort(rounds=args.rounds, samples=samples, util_seconds=args.util_seconds)
     request = Request(
         paths="fused,tensor" if named is None else named,
         contexts=args.contexts,
@@ -94,6 +118,37 @@ def _request(args: argparse.Namespace, argv: tuple[str, ...]) -> Request:
         cold=args.cold,
         seed=args.seed,
         effort=effort,
+        out=args.out,
+        force=args.force,
+        anonymous=args.anonymous,
+        command=("kdaprof", "probe", *argv),
+    )
+    return request.checked()
+
+
+def _step_request(args: argparse.Namespace, argv: tuple[str, ...]) -> StepRequest:
+    if args.ablate not in (None, "kda"):
+        raise UsageError(f"--ablate: {args.ablate!r} is unknown; the op that can be left out is kda")
+    if args.shape is not None:
+        raise UsageError("--shape is the op's: a step takes --batch, --seq and --max-iter")
+    named = args.paths if args.path is None else args.path
+    samples = STEP_EFFORT.samples if args.samples is None else args.samples
+    request = StepRequest(
+        paths="fused,tensor" if named is None else named,
+        contexts=args.contexts,
+        modes=args.modes if args.target is None else "eager",
+        preset=args.preset,
+        batch=() if args.batch is None else (args.batch,),
+        seq=() if args.seq is None else (args.seq,),
+        max_iter=() if args.max_iter is None else (args.max_iter,),
+        chunk=args.chunk,
+        dtype=args.dtype,
+        device=args.device,
+        cold=args.cold,
+        seed=args.seed,
+        ablate=args.ablate is not None,
+        target=args.target,
+        effort=replace(STEP_EFFORT, rounds=args.rounds, samples=samples, util_seconds=args.util_seconds),
         out=args.out,
         force=args.force,
         anonymous=args.anonymous,

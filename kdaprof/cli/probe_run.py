@@ -17,6 +17,7 @@ from kdaprof.instruments.lock import card_lock
 from kdaprof.probe.plan import Request
 from kdaprof.probe.real import real_lab
 from kdaprof.probe.session import run_probe
+from kdaprof.probe.step.plan import StepRequest
 from kdaprof.report.markdown import render
 from kdaprof.report.progress import BarProgress
 from kdaprof.report.terminal import show_run
@@ -25,12 +26,17 @@ from kdaprof.runs.record import RunRecord
 from kdaprof.runs.store import RunWriter
 
 
-def probe_and_report(request: Request, *, as_json: bool, wait_s: float = 0.0) -> Exit:
+def probe_and_report(request: Request | StepRequest, *, as_json: bool, wait_s: float = 0.0) -> Exit:
     """Run the probe; the run directory is complete when this returns, whatever the exit code.
 
     Errors: CardInUseError when another run still measures on the card after `wait_s` seconds.
     """
     device = open_device(request.device)
+    if isinstance(request, StepRequest) and request.target is not None:
+        from kdaprof.workloads.target import target_phases
+
+        where = "cpu" if device.kind == "cpu" else f"cuda:{device.index}"
+        request = replace(request, target_parts=target_phases(request.target, where))
     plan = request.plan("cpu" if device.kind == "cpu" else f"cuda:{device.index}")
     with _alone_on(device, request, wait_s) as notes:
         outcome = run_probe(plan, real_lab(plan, BarProgress(err_console())))
@@ -50,7 +56,7 @@ def probe_and_report(request: Request, *, as_json: bool, wait_s: float = 0.0) ->
 
 
 @contextmanager
-def _alone_on(device: Device, request: Request, wait_s: float) -> Iterator[tuple[str, ...]]:
+def _alone_on(device: Device, request: Request | StepRequest, wait_s: float) -> Iterator[tuple[str, ...]]:
     """Hold the card's lock for the whole run, its children included; notes on how it was had."""
     card = device.traits.pci_bus_id
     if device.kind == "cpu" or card is None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -34,6 +34,15 @@ from kdaprof.instruments.tracefile import TraceContents, rewrite_trace
 
 ProfileMode = Literal["cuda", "full"]
 REPEAT_PREFIX = "kdaprof.repeat#"
+
+
+@dataclass(frozen=True, slots=True)
+class InnerRange:
+    """A named part of a repeat, from and to in monotonic ns."""
+
+    name: str
+    start_ns: int
+    end_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +79,13 @@ def record(
     out_path: Path,
     warmup: int = 2,
     stage: Callable[[int], None] | None = None,
+    inner: Callable[[], Sequence[InnerRange]] | None = None,
 ) -> KinetoRecording:
     """Run `fn` `warmup` times with the profiler attached but not recording, then `repeats` times recorded.
 
     `out_path` (`.json` or `.json.gz`) is replaced atomically. `stage(i)` is called, unrecorded by the borders,
-    before recorded repeat i: for rotating inputs and resetting gradients. A trace that holds no device event on a
+    before recorded repeat i: for rotating inputs and resetting gradients. `inner()` is asked after each repeat for
+    the ranges inside it, which are written into the trace beside the repeat's own. A trace that holds no device event on a
     CUDA device comes back with `missing` set: another profiler may hold CUPTI.
 
     Errors: UsageError for `repeats` < 1 or mode `cuda` without a CUDA device; UnavailableError when another
@@ -97,15 +108,22 @@ def record(
             fn()
         device.synchronize()
         start_recording()
-        done = tuple(_repeat(fn, index, device, clock, stage) for index in range(repeats))
+        done = []
+        inside: list[tuple[str, int, int]] = []
+        for index in range(repeats):
+            repeat = _repeat(fn, index, device, clock, stage)
+            done.append(repeat)
+            to_unix = repeat.unix_ns - repeat.t_ns
+            parts = inner() if inner is not None else ()
+            inside += [(part.name, part.start_ns + to_unix, part.end_ns - part.start_ns) for part in parts]
         last = clock_pair(clock)
         # Kineto takes the file's own keys only while it records.
-        profiler.add_metadata_json("kdaprof", _borders(mode, done, (first, last)))
-    contents = _export(profiler, done, out_path)
+        profiler.add_metadata_json("kdaprof", _borders(mode, tuple(done), (first, last)))
+    contents = _export(profiler, done, inside, out_path)
     return KinetoRecording(
         path=out_path,
         mode=mode,
-        repeats=done,
+        repeats=tuple(done),
         warmup=warmup,
         pairs=(first, last),
         contents=contents,
@@ -165,7 +183,12 @@ def _borders(mode: ProfileMode, repeats: tuple[ProfiledRepeat, ...], pairs: tupl
     return json.dumps({"mode": mode, "repeats": [asdict(r) for r in repeats], "pairs": [asdict(p) for p in pairs]})
 
 
-def _export(profiler: _KinetoProfile, repeats: tuple[ProfiledRepeat, ...], out_path: Path) -> TraceContents:
+def _export(
+    profiler: _KinetoProfile,
+    repeats: Sequence[ProfiledRepeat],
+    inside: Sequence[tuple[str, int, int]],
+    out_path: Path,
+) -> TraceContents:
     out_path.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=out_path.parent, prefix=".kdaprof-trace-") as folder:
         raw = Path(folder) / "trace.json"
@@ -173,7 +196,7 @@ def _export(profiler: _KinetoProfile, repeats: tuple[ProfiledRepeat, ...], out_p
         return rewrite_trace(
             raw,
             out_path,
-            [(f"{REPEAT_PREFIX}{r.index}", r.unix_ns, r.wall_ns) for r in repeats],
+            [*((f"{REPEAT_PREFIX}{r.index}", r.unix_ns, r.wall_ns) for r in repeats), *inside],
             pid=os.getpid(),
             tid=threading.get_native_id(),
         )

@@ -20,22 +20,34 @@ from typing import Literal, Protocol
 import msgspec
 
 from kdaprof.probe.plan import Effort
+from kdaprof.runs.cells import CellKey
 from kdaprof.runs.record import CellError, CellRecord, Profiled
 from kdaprof.runs.samples import Sample
 from kdaprof.workloads.op import CaseSpec
+from kdaprof.workloads.step.spec import StepSpec
 
 Task = Literal["profile", "cold", "interpret"]
 SPEC_FILE, RESULT_FILE = "spec.json", "result.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StepTask:
+    """A training step to be worked on in one of its modes; `keys` are the cells that are measured with it."""
+
+    spec: StepSpec
+    mode: str
+    keys: tuple[CellKey, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ChildSpec:
-    """One child's work. `out` is the run directory that takes the timelines."""
+    """One child's work: cells of an op, or steps. `out` is the run directory that takes the timelines."""
 
     task: Task
     cases: tuple[CaseSpec, ...]
     effort: Effort
     out: str
+    steps: tuple[StepTask, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,8 @@ from kdaprof.runs.record import Observed
 from kdaprof.workloads.inputs import sets_to_exceed
 from kdaprof.workloads.op import CaseSpec, trains
 
+WITHOUT_GPU = ("gpu_span_ns", "gpu_busy_ns", "launches", "graph_removed", "util_mean")
+
 
 def observed_before(spec: CaseSpec, bench: Bench, *, cache: str) -> Observed:
     """The cell's observation as it stands before the first call."""
@@ -41,5 +43,4 @@ def input_sets(key_bytes: int, device: Device, *, cache: str) -> int:
 
 
 def _without_gpu() -> dict[str, str]:
-    reason = "no NVIDIA GPU on this machine"
-    return dict.fromkeys(("gpu_span_ns", "gpu_busy_ns", "launches", "graph_removed", "util_mean"), reason)
+    return dict.fromkeys(WITHOUT_GPU, "no NVIDIA GPU on this machine")

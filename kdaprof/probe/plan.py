@@ -93,11 +93,12 @@ class Group:
     """Cells of one context and phase; their rounds are interleaved so that host drift touches all alike."""
 
     keys: tuple[CellKey, ...]
+    label: str | None = None
 
     @property
     def name(self) -> str:
-        """`plain/fwd`."""
-        return f"{self.keys[0].context}/{self.keys[0].phase}"
+        """`plain/fwd`, or what the plan calls it."""
+        return self.label or f"{self.keys[0].context}/{self.keys[0].phase}"
 
 
 def _slug(workload: str, paths: tuple[str, ...]) -> str:

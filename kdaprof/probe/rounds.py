@@ -37,12 +37,14 @@ def measure_rounds(
     *,
     after_round: Callable[[int], None],
     on_failure: Callable[[Series, Exception], None],
+    beside: Callable[[Series, int], None] | None = None,
 ) -> tuple[str, ...]:
     """Interleave the cells of a group over its rounds; returns notes on what was cut short.
 
     The order turns round each round, so that a linear drift of the host falls on every cell alike. A cell whose
     samples would take longer than `cell_seconds` gets fewer samples a round, never fewer than two. Rounds end when
-    `why_enough` says so. A cell that raises is handed to `on_failure` and takes no further part; the others go on.
+    `why_enough` says so. `beside(series, round)` takes what else belongs to
+    a round. A cell that raises is handed to `on_failure` and takes no further part; the others go on.
     """
     counts = {series.key: _samples_within(series, effort) for series in group}
     notes = tuple(
@@ -59,6 +61,8 @@ def measure_rounds(
         for series in live[:] if number % 2 == 0 else live[::-1]:
             try:
                 _one_round(series, bench, effort, number, counts[series.key])
+                if beside is not None:
+                    beside(series, number)
             except Exception as error:
                 live.remove(series)
                 on_failure(series, error)

@@ -29,6 +29,8 @@ class Series:
     case: Case
     samples: list[Sample] = field(default_factory=list)
     calls: int = 0
+    step: Callable[[], int] | None = None
+    """Number of the training step that was executed last, for workloads that have steps."""
 
     def add(
         self,
@@ -36,6 +38,7 @@ class Series:
         round_: int,
         t_ns: int,
         *,
+        step: int | None = None,
         calls: int = 1,
         host_ns: int | None = None,
         wall_ns: int | None = None,
@@ -55,6 +58,7 @@ class Series:
                 round=round_,
                 index=index,
                 t_ns=t_ns,
+                step=step if step is not None or self.step is None else self.step(),
                 calls=calls,
                 host_ns=host_ns,
                 wall_ns=wall_ns,

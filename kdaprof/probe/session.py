@@ -21,6 +21,8 @@ from kdaprof.probe.lab import Lab
 from kdaprof.probe.open_run import OpenRun
 from kdaprof.probe.plan import Group, Plan
 from kdaprof.probe.series import Series
+from kdaprof.probe.step.plan import StepPlan
+from kdaprof.probe.step.work import StepWork
 from kdaprof.runs.cells import DTYPE_BYTES, CellKey
 from kdaprof.runs.conditions import Conditions, ConditionsSnapshot
 from kdaprof.runs.environment import anonymised
@@ -84,7 +86,11 @@ class _Session:
     def measure(self) -> None:
         """Every group of cells, after what concerns the whole machine."""
         groups = tuple(self.plan.groups())
-        self.lab.progress.start(1 + sum(self._steps(group) for group in groups))
+        count, work = self._steps, self._group
+        if isinstance(self.plan, StepPlan):
+            steps = StepWork(self.run, self.lab, self.plan, self._after_round)
+            count, work = steps.steps, steps.measure
+        self.lab.progress.start(1 + sum(count(group) for group in groups))
         self.run.update(conditions=replace(self.run.record.conditions, before=self.lab.snapshot(True)))
         self.lab.progress.advance("ceilings of the card, own costs")
         bench = self.bench
@@ -93,7 +99,7 @@ class _Session:
         with in_range(bench.ranges, self.run.record.run, "run"):
             for group in groups:
                 with in_range(bench.ranges, group.name, "phase"):
-                    self._group(group)
+                    work(group)
 
     def finish(self, *, complete: bool) -> None:
         """Close the record: conditions after, end times, partial or complete."""

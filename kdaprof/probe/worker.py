@@ -24,8 +24,15 @@ CellTask = Callable[[CaseSpec, ChildSpec], ChildCell]
 def main(folder: Path) -> int:
     """Work through the cells; a failing one is an error in its own place, the others go on."""
     spec = msgspec.json.decode((folder / SPEC_FILE).read_bytes(), type=ChildSpec)
-    work = _task(spec.task)
     cells: list[ChildCell] = []
+    if spec.steps:
+        from kdaprof.probe.step.worker import work_through  # noqa: PLC0415  a child of an op needs no steps
+
+        for done in work_through(spec):
+            cells += done
+            write_bytes(folder / RESULT_FILE, msgspec.json.encode(ChildResult(cells=tuple(cells))))
+        return 0
+    work = _task(spec.task)
     for case in spec.cases:
         try:
             cells.append(work(case, spec))

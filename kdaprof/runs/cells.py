@@ -16,12 +16,16 @@ SHAPE_AXES: dict[str, tuple[str, ...]] = {
     "mha": ("B", "H", "T", "D"),
     "gemm": ("M", "K", "N"),
     "step": ("B", "T", "iters"),
+    "target": ("steps",),
 }
 PATHS = ("fused", "tensor", "tensor-rows", "compiled", "reference", "fla", "flashkda")
 OWN_PATH = "own"
 """Path of a loop that does not call the op: nothing there can be taken for another."""
 PHASES = ("fwd", "bwd", "fwdbwd")
 MODES = ("eager", "graph")
+CAPTURED_PARTS = ("graphed-callables", "reduce-overhead")
+"""Modes of a step that capture parts of it: `torch.cuda.make_graphed_callables`, `torch.compile(mode=…)`."""
+STEP_MODES = (*MODES, *CAPTURED_PARTS)
 CONTEXTS = (
     "plain",
     "no_grad",

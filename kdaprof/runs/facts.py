@@ -110,4 +110,4 @@ GRAPH_FACTS: dict[str, Unit] = {
 
 def facts_of(mode: str) -> dict[str, Unit]:
     """Names and units of the facts that a cell of this mode must hold."""
-    return GRAPH_FACTS if mode == "graph" else EAGER_FACTS
+    return EAGER_FACTS if mode == "eager" else GRAPH_FACTS

@@ -119,8 +119,9 @@ class Observed:
     """Everything seen of a cell that is not a sample or a timeline event."""
 
     device: Literal["cuda", "cpu"]
-    borders: Literal["call", "loop"] = "call"
-    """`call`: synchronised before and after each execution. `loop`: borders of a running loop, never synchronised."""
+    borders: Literal["call", "loop", "phase"] = "call"
+    """`call`: synchronised before and after each execution. `loop`: borders of a running loop, never synchronised.
+    `phase`: a part of a synchronised step, synchronised at its own borders (an op's calls inside it are not)."""
     interpreted: bool = False
     trains: bool = False
     cache: str = "rotate"

@@ -31,7 +31,7 @@ def phase_of(key: CellKey) -> str:
 def name_of(view: CellView) -> str:
     """`fused forward`, `tensor backward under checkpoint (graph)`."""
     key = view.cell.key
-    return f"{key.path} {phase_of(key)}" + (" (graph)" if key.mode == "graph" else "")
+    return f"{key.path} {phase_of(key)}" + ("" if key.mode == "eager" else f" ({key.mode})")
 
 
 def times(ratio: float) -> str:

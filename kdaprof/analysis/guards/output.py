@@ -32,7 +32,7 @@ def wrong_output(cell: CellRecord) -> str | None:
         return None
     if seen.check is not None and not seen.check.passed:
         return describe_failure(seen.check)
-    if key.mode == "graph":
+    if key.mode != "eager":
         capture = seen.capture
         if capture is not None and capture.check is not None and not capture.check.passed:
             return describe_failure(capture.check)

@@ -1,0 +1,155 @@
+"""The plan of a step probe: which steps, cut into which cells, in which modes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from kdaprof.errors import UsageError
+from kdaprof.probe.plan import RUNNABLE, Effort, Group, Plan, choices
+from kdaprof.runs.cells import CONTEXTS, DTYPES, OWN_PATH, STEP_MODES, CellKey, make_shape
+from kdaprof.runs.ids import new_run_id
+from kdaprof.workloads.step.spec import COPY_PATH, HOST_MODEL, OP_LINES, PHASES, ModelSize, StepSpec
+
+PRESETS = {"b8": (8, 512, 4), "b10": (10, 512, 4), "b32": (32, 512, 4), "b4": (4, 256, 4)}
+"""B, T, iterations of the field reports' steps."""
+HOST_STEP = (2, 20, 2)
+"""Without a GPU: a whole chunk and a short one a sequence, small enough for Triton's interpreter."""
+
+STEP_CONTEXTS = tuple(c for c in CONTEXTS if c not in ("no_grad", "inference", "vmap", "partial-grad"))
+"""Contexts in which a step can train all its weights."""
+
+STEP_EFFORT = Effort(samples=8, warmup=8, burst=4, profiled=3, profiled_full=2, cold_runs=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepPlan(Plan):
+    """Steps of several shapes; `shape` is the first. `target` is a user's own step, which has no path."""
+
+    shapes: tuple[tuple[tuple[str, int], ...], ...]
+    size: ModelSize
+    chunk: int = 16
+    target: str | None = None
+    parts: tuple[str, ...] = PHASES
+    """Phases that get cells of their own; none in a sweep."""
+    lines: tuple[str, ...] = OP_LINES
+
+    def groups(self) -> Iterator[Group]:
+        """All cells of one context and shape: they are measured interleaved."""
+        for context, shape in itertools.product(self.contexts, self.shapes):
+            keys = []
+            for path in self.paths:
+                whole = CellKey(self.workload, path, context, "eager", "step", shape, self.dtype)
+                lines = self.lines if path != COPY_PATH else ()
+                keys += [whole, *(whole.sibling(phase=phase) for phase in (*self.parts, *lines))]
+                keys += [whole.sibling(mode=mode) for mode in self.modes if mode != "eager"]
+            label = "-".join(f"{axis}{size}" for axis, size in shape)
+            yield Group(tuple(keys), label=f"{context}/step/{label}")
+
+    def spec(self, key: CellKey) -> StepSpec:
+        """The step that a cell is part of."""
+        return StepSpec(
+            key=key.sibling(phase="step", mode="eager"),
+            device=self.device,
+            seed=self.seed,
+            size=self.size,
+            chunk=self.chunk,
+            target=self.target,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepRequest:
+    """What the user typed for a step. `checked` refuses what has no meaning."""
+
+    paths: str
+    contexts: str = "plain"
+    modes: str = "eager,graph"
+    preset: str | None = None
+    batch: tuple[int, ...] = ()
+    seq: tuple[int, ...] = ()
+    max_iter: tuple[int, ...] = ()
+    chunk: int = 16
+    dtype: str = "float32"
+    device: str = "auto"
+    cold: bool = False
+    seed: int = 0
+    ablate: bool = False
+    target: str | None = None
+    target_parts: tuple[str, ...] = ()
+    """Phases of the target's step: known once it was made."""
+    split: bool = True
+    """Whether phases and op lines get cells of their own."""
+    effort: Effort = STEP_EFFORT
+    out: Path | None = None
+    force: bool = False
+    anonymous: bool = False
+    command: tuple[str, ...] = ()
+
+    def checked(self) -> StepRequest:
+        """Itself. Errors: UsageError, one line, for whatever has no meaning on any machine."""
+        if self.dtype not in DTYPES:
+            raise UsageError(f"--dtype: {self.dtype!r} is unknown; choose from {', '.join(DTYPES)}")
+        if self.preset is not None and self.preset not in PRESETS:
+            raise UsageError(f"--preset: {self.preset!r} is unknown; choose from {', '.join(PRESETS)}")
+        for flag, sizes in (("--batch", self.batch), ("--seq", self.seq), ("--max-iter", self.max_iter)):
+            if any(size < 1 for size in sizes):
+                raise UsageError(f"{flag}: sizes must be 1 or more, not {min(sizes)}")
+        if self.effort.rounds < 1 or self.effort.samples < 1:
+            raise UsageError(f"--rounds {self.effort.rounds} --samples {self.effort.samples}: both must be 1 or more")
+        if self.target is not None and ":" not in self.target:
+            raise UsageError(f"--target {self.target!r}: write package.module:make_step")
+        self.plan("cpu")
+        return self
+
+    def plan(self, device: str) -> StepPlan:
+        """The plan on a resolved device (`cpu`, `cuda:N`)."""
+        if self.target is not None:
+            shapes = (make_shape("target", (1,)),)
+            return self._plan(device, "target", (OWN_PATH,), shapes, parts=self.target_parts, lines=())
+        base = PRESETS[self.preset] if self.preset else HOST_STEP if device == "cpu" else PRESETS["b8"]
+        axes = [given or (default,) for given, default in zip((self.batch, self.seq, self.max_iter), base, strict=True)]
+        shapes = tuple(make_shape("step", sizes) for sizes in itertools.product(*axes))
+        paths = choices("--paths", self.paths, RUNNABLE) + ((COPY_PATH,) if self.ablate else ())
+        parts, lines = (PHASES, OP_LINES) if self.split else ((), ())
+        return self._plan(device, "step", paths, shapes, parts=parts, lines=lines)
+
+    def _plan(
+        self,
+        device: str,
+        workload: str,
+        paths: tuple[str, ...],
+        shapes: tuple[tuple[tuple[str, int], ...], ...],
+        *,
+        parts: tuple[str, ...],
+        lines: tuple[str, ...],
+    ) -> StepPlan:
+        modes = choices("--modes", self.modes, STEP_MODES)
+        run = new_run_id("-".join((workload, *paths[:3])))
+        return StepPlan(
+            workload=workload,
+            paths=paths,
+            contexts=choices("--contexts", self.contexts, STEP_CONTEXTS),
+            modes=modes if "eager" in modes else ("eager", *modes),
+            phases=("step",),
+            shape=shapes[0],
+            shapes=shapes,
+            dtype=self.dtype,
+            device=device,
+            cache="rotate",
+            cold=self.cold,
+            seed=self.seed,
+            effort=self.effort if device != "cpu" else replace(self.effort, rounds_most=1),
+            run=run,
+            out=self.out or Path("runs") / run,
+            force=self.force,
+            anonymous=self.anonymous,
+            command=self.command,
+            size=HOST_MODEL if device == "cpu" else ModelSize(),
+            chunk=self.chunk,
+            target=self.target,
+            parts=parts,
+            lines=lines,
+        )
