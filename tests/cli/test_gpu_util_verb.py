@@ -36,11 +36,20 @@ def gpu_util(
     )
 
 
-def begun(folder: Path, *flags: str, cards: str = TWO) -> subprocess.Popen[str]:
-    """A watch whose first sample was taken."""
+FIRST_SAMPLE = """\
+    real = Driver.nvmlDeviceGetUtilizationRates
+    def marked(self, handle):
+        open("begun", "a").close()
+        return real(self, handle)
+    Driver.nvmlDeviceGetUtilizationRates = marked
+"""
+
+
+def begun(folder: Path, *flags: str) -> subprocess.Popen[str]:
+    """A watch that is under way: some samples were taken, or its command says that it is there."""
     process = subprocess.Popen(
         [*COMMAND, "--hz", "50", "--out", "out", *flags],
-        env=machine(folder, cards),
+        env=machine(folder, TWO, script="" if "--" in flags else FIRST_SAMPLE),
         cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -48,10 +57,8 @@ def begun(folder: Path, *flags: str, cards: str = TWO) -> subprocess.Popen[str]:
     )
     until = time.monotonic() + 20
     while not (folder / "begun").exists() and time.monotonic() < until:
-        if "--" not in flags and (folder / "out").is_dir():
-            time.sleep(0.5)
-            break
         time.sleep(0.02)
+    time.sleep(0.2)
     return process
 
 
