@@ -67,7 +67,7 @@ def figure_grid(
         rows=tuple(rows),
         notes=(*notes, *said),
         row_heads=len(names.columns),
-        breaks=breaks([row[0].text for row in rows]),
+        breaks=_groups(rows, len(names.columns)),
     )
 
 
@@ -97,6 +97,12 @@ def breaks(names: Sequence[str]) -> frozenset[int]:
     """Rows at which a new group begins: where the first column changes, if it ever holds still."""
     found = frozenset(i for i in range(1, len(names)) if names[i] != names[i - 1])
     return found if len(found) < len(names) - 1 else frozenset()
+
+
+def _groups(rows: Sequence[Sequence[Spot]], names: int) -> frozenset[int]:
+    """Where the first of the naming columns that holds still for a while changes: the path, or the phase."""
+    found = (breaks([row[i].text for row in rows]) for i in range(names))
+    return next((group for group in found if group), frozenset())
 
 
 def plain_grid(

@@ -9,7 +9,7 @@ from kdaprof.report.html.charts.series import series
 from kdaprof.report.html.charts.split import split
 from kdaprof.report.html.charts.watched import utilisation
 from kdaprof.report.html.grids import entry_grid, figure_grid, plain_grid
-from kdaprof.report.html.model import Block, Prose, Section, Subject
+from kdaprof.report.html.model import Block, Folded, Prose, Section, Subject
 from kdaprof.report.labels import IDLE_CLASSES
 from kdaprof.report.sections import (
     GRAPH_LEGEND,
@@ -21,6 +21,7 @@ from kdaprof.report.sections import (
     stages_table,
 )
 from kdaprof.report.sheets import GRAPH, MORE, Spec, watched_table
+from kdaprof.report.tables import Entry, Table
 from kdaprof.runs.units import format_fraction, format_ns, format_number, format_rate
 
 MAIN: tuple[Spec, ...] = (
@@ -154,12 +155,22 @@ def _rate_row(subject: Subject, point: Point) -> tuple[str, ...]:
 
 
 def stages(subject: Subject) -> Section | None:
-    """Device time by stage."""
+    """Device time by stage; a table a call, opened on demand."""
     table = stages_table(subject.scene)
     if table is None:
         return None
-    grid = entry_grid("stages-table", "Stages", table, notes=(STAGES,))
-    return Section("stages", "Stages of the GPU work", (grid,), "Which kernels the busy time is made of.")
+    lead = len(subject.scene.naming.columns) + 1  # what names the call stands in its first row alone
+    groups: list[tuple[str, list[tuple[Entry, ...]]]] = []
+    for row in table.rows:
+        if row[0].text:
+            groups.append((" ".join(entry.text for entry in row[:lead]), []))
+        groups[-1][1].append(row[lead:])
+    parts = tuple(
+        (name, entry_grid(f"stages-{i}", name, Table(table.columns[lead:], tuple(rows))))
+        for i, (name, rows) in enumerate(groups)
+    )
+    blocks = (Folded(parts, "stages.csv"), Prose((STAGES,)))
+    return Section("stages", "Stages of the GPU work", blocks, "Which kernels the busy time is made of.")
 
 
 def peers(subject: Subject) -> Section | None:

@@ -38,8 +38,10 @@ def verdict(subject: Subject) -> Section:
             items.append(Item(head if colon else "", _capital(rest.strip()) if colon else text))
     blocks.append(Items(tuple(items), large=True) if items else Prose(("Nothing was measured.",), "warn"))
     told = [f"{trouble.cells}: {trouble.status}. {trouble.why}" for trouble in troubles(scene)]
-    if told or scene.record.notes:
-        blocks.append(Prose((*told, *scene.record.notes), "warn"))
+    if told:
+        blocks.append(Prose(tuple(told), "warn"))
+    if scene.record.notes:
+        blocks.append(Prose(scene.record.notes, "note"))
     return Section("verdict", "Verdict", tuple(blocks), group="Read first")
 
 
