@@ -49,5 +49,11 @@ gpu-run: ## the run that goes into reports/ (default OUT=runs/gpu-check)
 gpu-util-run: ## the watches that go into reports/h200-gpu-util: idle, and both paths in loops
 	$(GPU_PYTHON) probes/sampled_utilisation.py $(OUT)
 
+gpu-step-run: ## the training step on a GPU: attribution, modes, cold steps, sweeps, into OUT, OUT-batch and OUT-max-iter
+	$(GPU_PYTHON) -m kdaprof probe --workload step --preset b8 --paths fused,tensor --ablate kda \
+	  --modes eager,graph,graphed-callables --samples 6 --util-seconds 3 --cold --anonymous --force --out $(OUT)
+	$(GPU_PYTHON) -m kdaprof sweep --over batch=1,2,4,8,16,32 --paths fused,tensor --anonymous --force --out $(OUT)-batch
+	$(GPU_PYTHON) -m kdaprof sweep --over max_iter=1,2,3,4,6,8 --path fused --anonymous --force --out $(OUT)-max-iter
+
 clean: ## remove the environment and the caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache *.egg-info

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from kdaprof.analysis.derive import derive
 from kdaprof.analysis.recompute import load_raw
@@ -23,7 +24,18 @@ from kdaprof.report.progress import BarProgress
 from kdaprof.report.terminal import show_run
 from kdaprof.runs.document import run_document
 from kdaprof.runs.record import RunRecord
+from kdaprof.runs.results import RunResults
 from kdaprof.runs.store import RunWriter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """A run that was measured, derived and written: where it lies, and the exit code it comes to."""
+
+    path: Path
+    record: RunRecord
+    results: RunResults
+    code: Exit
 
 
 def probe_and_report(request: Request | StepRequest, *, as_json: bool, wait_s: float = 0.0) -> Exit:
@@ -31,13 +43,26 @@ def probe_and_report(request: Request | StepRequest, *, as_json: bool, wait_s: f
 
     Errors: CardInUseError when another run still measures on the card after `wait_s` seconds.
     """
+    stored = measure_and_store(request, wait_s=wait_s)
+    if as_json:
+        print_json(run_document(stored.record, stored.results, None if request.anonymous else stored.path))
+    else:
+        show_run(out_console(), stored.record, stored.results, path=stored.path)
+    return stored.code
+
+
+def measure_and_store(request: Request | StepRequest, *, wait_s: float = 0.0) -> Stored:
+    """Measure into the run directory, derive, and write facts, findings and report.md.
+
+    Errors: CardInUseError when another run still measures on the card after `wait_s` seconds.
+    """
     device = open_device(request.device)
+    where = "cpu" if device.kind == "cpu" else f"cuda:{device.index}"
     if isinstance(request, StepRequest) and request.target is not None:
         from kdaprof.workloads.target import target_phases
 
-        where = "cpu" if device.kind == "cpu" else f"cuda:{device.index}"
         request = replace(request, target_parts=target_phases(request.target, where))
-    plan = request.plan("cpu" if device.kind == "cpu" else f"cuda:{device.index}")
+    plan = request.plan(where)
     with _alone_on(device, request, wait_s) as notes:
         outcome = run_probe(plan, real_lab(plan, BarProgress(err_console())))
     if notes:
@@ -48,11 +73,8 @@ def probe_and_report(request: Request | StepRequest, *, as_json: bool, wait_s: f
     writer = RunWriter(outcome.path)
     writer.put_results(results)
     writer.put_report(render(raw.record, results))
-    if as_json:
-        print_json(run_document(raw.record, results, None if plan.anonymous else outcome.path))
-    else:
-        show_run(out_console(), raw.record, results, path=outcome.path)
-    return _exit_code(raw.record, interrupted=outcome.interrupted)
+    code = _exit_code(raw.record, interrupted=outcome.interrupted)
+    return Stored(path=outcome.path, record=raw.record, results=results, code=code)
 
 
 @contextmanager

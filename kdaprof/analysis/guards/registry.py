@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kdaprof.analysis.guards.derived import DERIVED_LOOSELY
 from kdaprof.analysis.guards.device import NOT_DEVICE_TIME
+from kdaprof.analysis.guards.fit import TOO_FEW_POINTS
 from kdaprof.analysis.guards.floor import DECLARED_CEILING, FASTER_THAN_FLOOR
 from kdaprof.analysis.guards.machine import CARD_SHARED, CLOCKS_MOVED, HOST_LOADED
 from kdaprof.analysis.guards.output import WRONG_OUTPUT
@@ -12,13 +13,6 @@ from kdaprof.analysis.guards.rule import PendingRule, Rule
 from kdaprof.analysis.guards.spread import BELOW_RESOLUTION, SPREAD
 from kdaprof.analysis.guards.warm import ALLOCATOR_MOVED, NOT_WARM
 
-TOO_FEW_POINTS = PendingRule(
-    id="Q12",
-    title="too few points",
-    explanation="A “fixed cost” of 465 ms was fitted to two readings, both of step 0.",
-    arrives="kdaprof sweep, which fits",
-    thresholds={"points_min": 4},
-)
 SELF_COMPARISON = PendingRule(
     id="Q15",
     title="self-comparison",
@@ -38,13 +32,14 @@ RULES: tuple[Rule, ...] = (
     WRONG_OUTPUT,
     FASTER_THAN_FLOOR,
     DECLARED_CEILING,
+    TOO_FEW_POINTS,
     DERIVED_LOOSELY,
     ALLOCATOR_MOVED,
     BELOW_RESOLUTION,
 )
 """The live rules, in the order in which their reasons are given."""
 
-PENDING: tuple[PendingRule, ...] = (TOO_FEW_POINTS, SELF_COMPARISON)
+PENDING: tuple[PendingRule, ...] = (SELF_COMPARISON,)
 
 RETRACTED = PendingRule(
     id="retracted",

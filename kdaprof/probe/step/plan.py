@@ -18,6 +18,8 @@ PRESETS = {"b8": (8, 512, 4), "b10": (10, 512, 4), "b32": (32, 512, 4), "b4": (4
 HOST_STEP = (2, 20, 2)
 """Without a GPU: a whole chunk and a short one a sequence, small enough for Triton's interpreter."""
 
+Shapes = tuple[tuple[tuple[str, int], ...], ...]
+
 STEP_CONTEXTS = tuple(c for c in CONTEXTS if c not in ("no_grad", "inference", "vmap", "partial-grad"))
 """Contexts in which a step can train all its weights."""
 
@@ -28,7 +30,7 @@ STEP_EFFORT = Effort(samples=8, warmup=8, burst=4, profiled=3, profiled_full=2, 
 class StepPlan(Plan):
     """Steps of several shapes; `shape` is the first. `target` is a user's own step, which has no path."""
 
-    shapes: tuple[tuple[tuple[str, int], ...], ...]
+    shapes: Shapes
     size: ModelSize
     chunk: int = 16
     target: str | None = None
@@ -107,11 +109,11 @@ class StepRequest:
     def plan(self, device: str) -> StepPlan:
         """The plan on a resolved device (`cpu`, `cuda:N`)."""
         if self.target is not None:
-            shapes = (make_shape("target", (1,)),)
-            return self._plan(device, "target", (OWN_PATH,), shapes, parts=self.target_parts, lines=())
+            one = (make_shape("target", (1,)),)
+            return self._plan(device, "target", (OWN_PATH,), one, parts=self.target_parts, lines=())
         base = PRESETS[self.preset] if self.preset else HOST_STEP if device == "cpu" else PRESETS["b8"]
         axes = [given or (default,) for given, default in zip((self.batch, self.seq, self.max_iter), base, strict=True)]
-        shapes = tuple(make_shape("step", sizes) for sizes in itertools.product(*axes))
+        shapes: Shapes = tuple(make_shape("step", sizes) for sizes in itertools.product(*axes))
         paths = choices("--paths", self.paths, RUNNABLE) + ((COPY_PATH,) if self.ablate else ())
         parts, lines = (PHASES, OP_LINES) if self.split else ((), ())
         return self._plan(device, "step", paths, shapes, parts=parts, lines=lines)
@@ -121,7 +123,7 @@ class StepRequest:
         device: str,
         workload: str,
         paths: tuple[str, ...],
-        shapes: tuple[tuple[tuple[str, int], ...], ...],
+        shapes: Shapes,
         *,
         parts: tuple[str, ...],
         lines: tuple[str, ...],

@@ -37,7 +37,7 @@ def profile_step(task: StepTask, child: ChildSpec) -> ChildCell:
         if made.case is None:
             return ChildCell(cell=key.id, missing={"gpu_busy_ns": f"capture failed: {made.capture.error}"})
         case = made.case
-    series, recorder = Series(key, case), _Recorder(case, device, clock)
+    series, recorder = Series(key, case), Recorder(case, device, clock)
     kinds: tuple[tuple[Kind, int], ...] = (("profiled-cuda", child.effort.profiled),)
     if mode == "eager" and child.effort.profiled_full:
         kinds = (*kinds, ("profiled-full", child.effort.profiled_full))
@@ -66,7 +66,7 @@ def profile_step(task: StepTask, child: ChildSpec) -> ChildCell:
     return ChildCell(cell=key.id, samples=tuple(series.samples), profiled=tuple(profiled), missing=missing)
 
 
-class _Recorder:
+class Recorder:
     """Runs a step with its borders taken, and gives them as ranges for the trace."""
 
     def __init__(self, case: PhasedCase, device: Device, clock: MonotonicClock) -> None:

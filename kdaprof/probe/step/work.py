@@ -28,6 +28,8 @@ class StepWork:
 
     def __init__(self, run: OpenRun, lab: Lab, plan: StepPlan, hook: RoundHook) -> None:
         self._run, self._lab, self._plan, self._hook = run, lab, plan, hook
+        self._left = sum(1 for _ in plan.groups())
+        self._unprofiled: list[CellKey] = []
 
     def steps(self, group: Group) -> int:
         """How many lines of progress a group takes."""
@@ -52,7 +54,7 @@ class StepWork:
             self._interpret(spec, [key for key in group.keys if plan.spec(key) == spec], observed)
         if plan.on_gpu:
             self._lab.progress.advance(f"{group.name}: profiled steps, in a process of their own")
-            self._profile(specs, group)
+            self._profile_when_due(group)
         for spec in self._cold(group):
             self._lab.progress.advance(f"{spec.key.path}: cold first step, empty caches")
             self._cold_step(spec)
@@ -63,16 +65,22 @@ class StepWork:
         specs = dict.fromkeys(self._plan.spec(key) for key in group.keys)
         return tuple(spec for spec in specs if spec.key.path != COPY_PATH)
 
-    def _profile(self, specs: Sequence[StepSpec], group: Group) -> None:
-        for spec in specs:
-            mine = [key for key in group.keys if self._plan.spec(key) == spec and self._is_ok(key)]
-            modes = dict.fromkeys(key.mode for key in mine if key.phase == "step")
-            tasks = tuple(StepTask(spec=spec, mode=mode) for mode in modes)
-            if not tasks:
-                continue
-            result = self._spawn(ChildSpec(task="profile", cases=(), effort=self._plan.effort, out="", steps=tasks))
-            for key in mine:
-                self._merge(key, result)
+    def _profile_when_due(self, group: Group) -> None:
+        """A group's steps in one child; those of a sweep in one child at its end, since each takes seconds to start."""
+        self._left -= 1
+        self._unprofiled += [key for key in group.keys if self._is_ok(key)]
+        if not self._plan.parts and self._left:
+            return
+        mine, self._unprofiled = self._unprofiled, []
+        steps = dict.fromkeys((self._plan.spec(key), key.mode) for key in mine if key.phase == "step")
+        if not steps:
+            return
+        tasks = tuple(StepTask(spec=spec, mode=mode) for spec, mode in steps)
+        out = str(self._run.writer.path)
+        child = ChildSpec(task="profile", cases=(), effort=self._plan.effort, out=out, steps=tasks)
+        result = self._lab.spawn(child, env={}, timeout_s=_CHILD_S + 60 * len(tasks))
+        for key in mine:
+            self._merge(key, result)
 
     def _merge(self, key: CellKey, result: ChildResult) -> None:
         """A phase shares the recording of its step; the walls of profiled repeats are the step's alone."""
@@ -111,6 +119,3 @@ class StepWork:
 
     def _is_ok(self, key: CellKey) -> bool:
         return self._run.cell(key).status == "ok"
-
-    def _spawn(self, child: ChildSpec) -> ChildResult:
-        return self._lab.spawn(replace(child, out=str(self._run.writer.path)), env={}, timeout_s=_CHILD_S)

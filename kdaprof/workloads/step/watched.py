@@ -37,7 +37,7 @@ def watchable(op: Op, watch: OpWatch) -> Op:
         if mark is None:
             return op(*args)
         backward = torch.is_grad_enabled() and any(argument.requires_grad for argument in args)
-        inside = _Entrance.apply(mark, *args) if backward else args
+        inside = _Entrance.apply(mark, *args) if backward else args  # type: ignore[no-untyped-call]
         mark(watch.line, True)
         o = op(*inside)
         mark(watch.line, False)

@@ -328,6 +328,26 @@ SCENES: dict[str, tuple[RuleScene, ...]] = {
             spares=with_facts(floor_ns=figure(19 * US, provenance="derived")),
         ),
     ),
+    "Q12": (
+        RuleScene(
+            "a line through three points",
+            "slope_ns",
+            trips=with_facts(slope_ns=figure(30 * US, n=3)),
+            spares=with_facts(slope_ns=figure(30 * US, n=4)),
+        ),
+        RuleScene(
+            "a fixed cost that may be nothing",
+            "fixed_ns",
+            trips=with_facts(fixed_ns=figure(500 * US, n=6, ci95=(-1.0 * US, 900.0 * US))),
+            spares=with_facts(fixed_ns=figure(500 * US, n=6, ci95=(1.0 * US, 900.0 * US))),
+        ),
+        RuleScene(
+            "a line without an interval",
+            "fixed_ns",
+            trips=with_facts(fixed_ns=figure(500 * US, n=4, ci95=None)),
+            spares=with_facts(fixed_ns=figure(500 * US, n=4)),
+        ),
+    ),
     "Q13": (
         RuleScene(
             "a difference without an interval",
