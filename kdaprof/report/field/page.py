@@ -18,6 +18,7 @@ from kdaprof.report.units import utc
 from kdaprof.runs.facts import Fact, Unit
 from kdaprof.runs.results import RunResults
 
+_OP = frozenset({"fwd", "bwd", "fwdbwd"})
 MARKS = "Each is the median of steady samples. ~~Struck out~~ figures may not be quoted; the rule stands beside them."
 
 
@@ -68,7 +69,8 @@ def _implementations(group: Sequence[Cell]) -> list[str]:
     rows: dict[str, dict[str, Cell]] = {}
     for cell in group:
         rows.setdefault(implementation(cell), {})[cell.key.phase] = cell
-    if all({"fwd", "bwd", "fwdbwd"}.isdisjoint(phases) for phases in rows.values()):
+    # A step's forward is a part of the step, not a call of its own: its phases stand below each other.
+    if any("step" in phases for phases in rows.values()) or all(_OP.isdisjoint(phases) for phases in rows.values()):
         return _by_phase(group)
     known = list(rows.values())
     ends = [_end(_fact(phases, "fwd", "wall_ns"), "min") for phases in known]

@@ -94,3 +94,11 @@ def test_markup_in_names_is_escaped() -> None:
     env: Any = replace(raw.record.environment, git_missing="x")
     odd = replace(raw, record=replace(raw.record, tool="<script>alert(1)</script>", environment=env))
     assert "<script>" not in text_of(odd).replace(r"\<", "")
+
+
+def test_a_steps_phases_stand_below_each_other() -> None:
+    names = [replace(scenes.key(), workload="step", phase=phase) for phase in ("step", "fwd", "bwd")]
+    raw = scenes.raw(*(scenes.scene(cell_key=name) for name in names))
+    table = rows(text_of(raw), "## 1. ")
+    assert table[0][:2] == ["implementation", "phase"]
+    assert [row[1] for row in table[2:]] == ["step", "fwd", "bwd"]
