@@ -11,6 +11,7 @@ from kdaprof.report.pairs import cells_of, naming, pairs_of
 from kdaprof.report.proof import evidence, findings, refusals
 from kdaprof.report.scene import Scene
 from kdaprof.report.sections import figures, from_eager_to_floor, idle, instruments, more, spread, stages, taken
+from kdaprof.report.step import by_phase, levers_section, modes
 from kdaprof.report.trouble import troubles
 from kdaprof.report.units import utc
 from kdaprof.runs.record import RunRecord
@@ -23,6 +24,9 @@ SECTIONS: tuple[tuple[str, Section], ...] = (
     ("Conditions", conditions),
     ("Figures", figures),
     ("Eager → graph → busy → floor", from_eager_to_floor),
+    ("The step by phase", by_phase),
+    ("The step in each mode", modes),
+    ("Levers", levers_section),
     ("Findings", findings),
     ("Where the GPU idles", idle),
     ("Stages", stages),

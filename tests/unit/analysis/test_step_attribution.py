@@ -1,0 +1,126 @@
+"""A step by its parts: the rows, how they add up, and what no lever may promise."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import scenes
+
+from kdaprof.analysis.step.attribution import attributions, levers
+from kdaprof.report.markdown import render
+from kdaprof.runs.cells import CellKey, make_shape
+from kdaprof.runs.facts import EAGER_FACTS, GRAPH_FACTS, Fact, Reason, absent
+from kdaprof.runs.record import CellRecord, Observed, RunRecord
+from kdaprof.runs.results import CellResult, Evidence, RunResults
+
+MS = scenes.MS
+WALLS = {"fwd": 20, "teacher": 15, "retr": 1, "bwd": 40, "opt": 3, "ema": 1}
+HOSTS = {"fwd.kda": 12, "teacher.kda": 10, "bwd.kda": 30}
+
+
+def key(phase: str = "step", path: str = "tensor", mode: str = "eager", iters: int = 4) -> CellKey:
+    return CellKey("step", path, "plain", mode, phase, make_shape("step", (8, 512, iters)), "float32")
+
+
+def cell(of: CellKey, **values: Any) -> tuple[CellRecord, CellResult]:
+    units = GRAPH_FACTS if of.mode != "eager" else EAGER_FACTS
+    facts: dict[str, Fact] = {name: absent(unit, "not-applicable", "not here") for name, unit in units.items()}
+    facts |= {
+        name: value if isinstance(value, Fact) else scenes.figure(value, units[name]) for name, value in values.items()
+    }
+    seen = Observed(device="cuda", borders="call" if of.phase == "step" else "phase")
+    record = CellRecord(key=of, status="ok", observed=seen)
+    return record, CellResult(id=of.id, facts=facts, evidence=Evidence(verdict="confirmed", expected=of.path))
+
+
+def step_run(wall: float = 80 * MS, **others: Any) -> tuple[RunRecord, RunResults]:
+    whole = {"wall_ns": wall, "host_ns": wall, "gpu_busy_ns": 20 * MS, "host_bound": 0.75} | others
+    made = [cell(key(), **whole)]
+    made += [cell(key(phase), wall_ns=ms * MS, host_ns=ms * MS) for phase, ms in WALLS.items()]
+    made += [cell(key(line), host_ns=ms * MS, gpu_busy_ns=2 * MS) for line, ms in HOSTS.items()]
+    made.append(cell(key(mode="graph"), wall_ns=22 * MS))
+    made.append(cell(key(path="fused"), wall_ns=30 * MS))
+    made.append(cell(key(path="copy"), wall_ns=25 * MS))
+    made.append(cell(key(iters=2), wall_ns=44 * MS))
+    return scenes.run_record([record for record, _ in made]), RunResults(
+        run=scenes.RUN_ID, cells=tuple(result for _, result in made)
+    )
+
+
+def test_rows_add_up_and_the_op_stands_below_its_phase() -> None:
+    (one,) = attributions(*step_run())
+    assert [row.name for row in one.rows] == [
+        "fwd", "fwd.kda", "teacher", "teacher.kda", "retr", "bwd", "bwd.kda", "opt", "ema", "remainder", "step",
+    ]  # fmt: skip
+    phases = [row for row in one.rows if row.kind in ("phase", "rest")]
+    assert sum(float(row.facts["wall_ns"].value or 0) for row in phases) == pytest.approx(80 * MS)
+    assert one.why is None
+    shares = {row.name: row.share.value for row in one.rows}
+    assert shares["bwd"] == pytest.approx(0.5)
+    assert shares["bwd.kda"] == pytest.approx(30 / 80)
+    assert {row.calls for row in one.rows if row.kind == "op"} == {4}
+
+
+@pytest.mark.parametrize(
+    ("wall", "host", "why"),
+    [
+        (79.5, 79.5, None),
+        (70, 30, "the host runs ahead"),
+        (70, 70, "timed apart"),
+        (90, 90, "timed apart"),
+    ],
+)
+def test_a_sum_that_is_off_is_explained(wall: float, host: float, why: str | None) -> None:
+    (one,) = attributions(*step_run(wall=wall * MS, host_ns=host * MS))
+    assert one.why is None if why is None else why in (one.why or "")
+
+
+def test_levers_are_ranked_and_say_how_they_are_known() -> None:
+    found = levers(*step_run())
+    whole = [lever for lever in found if lever.whole == key()]
+    gains = [float((lever.now.value or 0) - (lever.then.value or 0)) for lever in whole]
+    assert gains == sorted(gains, reverse=True)
+    known = {lever.name: (lever.measured, lever.then.value) for lever in whole}
+    assert known["kda, by its host time"] == (False, 28 * MS)
+    assert known["CUDA Graph of the whole step"] == (True, 22 * MS)
+    assert known["path fused"] == (True, 30 * MS)
+    assert known["kda replaced by a copy"] == (True, 25 * MS)
+    assert known["half the iterations"] == (True, 44 * MS)
+    assert known["bwd"] == (False, 40 * MS)
+    assert all(lever.then.ci95 is not None for lever in whole)
+
+
+def test_a_gpu_bound_step_gives_the_op_no_more_than_its_gpu_time() -> None:
+    found = {lever.name: lever.then.value for lever in levers(*step_run(host_bound=0.05))}
+    assert found["kda, by its GPU time"] == 74 * MS
+    assert "kda, by its host time" not in found
+
+
+def test_nothing_is_promised_from_a_refused_figure() -> None:
+    record, results = step_run()
+    refused = {key("bwd").id: "wall_ns", key(mode="graph").id: "wall_ns", key("fwd.kda").id: "host_ns"}
+
+    def judged(one: CellResult) -> CellResult:
+        name = refused.get(one.id)
+        if name is None:
+            return one
+        return replace(one, facts={**one.facts, name: one.facts[name].refuse(Reason("Q02", "too wide"))})
+
+    names = {
+        lever.name
+        for lever in levers(record, replace(results, cells=tuple(map(judged, results.cells))))
+        if lever.whole == key()
+    }
+    assert {"bwd", "CUDA Graph of the whole step", "kda, by its host time"}.isdisjoint(names)
+    assert "fwd" in names
+
+
+def test_the_report_shows_table_sum_and_levers() -> None:
+    text = render(*step_run())
+    assert "## The step by phase" in text
+    assert "The phases add up to 100 % of the step." in text
+    assert "· of it kda" in text
+    assert "## Levers" in text
+    assert "measured here" in text
