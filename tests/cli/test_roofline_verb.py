@@ -1,0 +1,152 @@
+"""`kdaprof roofline` as a user calls it: under declared ceilings, a stored run's, or none."""
+
+from __future__ import annotations
+
+import functools
+import json
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from kdaprof.analysis.roofline_document import roofline_schema
+from kdaprof.cli import standing
+from kdaprof.cli.main import main
+from kdaprof.errors import Exit
+from kdaprof.runs.place import find_store
+
+ROOT = Path(__file__).parents[2]
+RUN = str(ROOT / "reports" / "h200-kda")
+REPORTED = ("--bandwidth", "1792e9", "--rate", "43.7e12")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def derived_once() -> Iterator[None]:
+    """The stored run is derived once for all tests here: it takes seconds, and another test's business."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(standing, "load_standing", functools.cache(standing.load_standing))
+        yield
+
+
+def document(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
+    assert main(["roofline", "--json", *words]) == Exit.OK
+    out, err = capsys.readouterr()
+    assert not err
+    found: dict[str, Any] = json.loads(out, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    jsonschema.validate(found, roofline_schema())
+    return found
+
+
+def test_the_field_reports_roofline_from_its_listed_tensors(capsys: pytest.CaptureFixture[str]) -> None:
+    found = document(capsys, "--bytes", "field-report", *REPORTED)
+    (base,) = found["bases"]
+    assert round(base["floor_ns"]["value"] / 1e6, 3) == 0.386
+    assert round(base["intensity"], 1) == 3.1
+    assert base["bound"] == "memory"
+    assert [reason["rule"] for reason in base["floor_ns"]["reasons"]] == ["Q11"]
+    (listing,) = found["tensors"]
+    assert len(listing["tensors"]) == 23
+    assert listing["times"] * sum(tensor["moved_bytes"] for tensor in listing["tensors"]) == base["bytes"]
+    assert {ceiling["provenance"] for ceiling in found["ceilings"]} == {"declared"}
+    smaller = document(capsys, "--bytes", "field-report", "--shape", "5,512,12,64,64", *REPORTED)
+    assert 2 * smaller["bases"][0]["bytes"] == base["bytes"]
+
+
+def test_compulsory_bytes_are_compute_bound_there(capsys: pytest.CaptureFixture[str]) -> None:
+    found = document(capsys, "--bytes", "compulsory", *REPORTED)
+    assert {base["bound"] for base in found["bases"]} == {"compute"}
+    assert found["bytes"]["compulsory"]["fwd"] == 78_888_960
+    assert found["flops"]["fwd"] == 2_154_823_680
+    assert found["serial"]["programs"] == 120
+    assert found["serial"]["sms"] is None
+
+
+def test_a_stored_runs_ceilings_and_calls(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    picture = tmp_path / "roofline.svg"
+    found = document(capsys, "--run", RUN, "--svg", str(picture))
+    assert found["card"] == "NVIDIA H200"
+    assert found["serial"]["sms"] == 132
+    bases = {(base["name"], base["path"], base["phase"]): base for base in found["bases"]}
+    fused = bases["compulsory", "fused", "fwd"]
+    stored = standing.load_standing(Path(RUN), find_store(None, Path.cwd()))[1].cell(fused["cell"]).facts
+    assert fused["floor_ns"]["value"] == stored["floor_ns"].value
+    assert fused["floor_share"]["value"] == pytest.approx(stored["floor_share"].value)
+    assert fused["floor_ns"]["quotable"]
+    assert bases["path", "fused", "fwd"]["floor_ns"]["value"] > fused["floor_ns"]["value"]
+    drawn = ET.parse(picture)
+    text = " ".join(drawn.getroot().itertext())
+    assert "NVIDIA H200" in text
+    assert "fused fwd, compulsory" in text
+    assert "matmul_tf32x3" in text
+
+
+def test_a_faster_call_than_its_declared_floor_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    """The report's card under its true bandwidth: a call beats the floor, so the floor is wrong."""
+    found = document(capsys, "--run", RUN, "--paths", "fused", "--bytes", "compulsory", "--bandwidth", "4e11")
+    assert {finding["id"] for finding in found["findings"]} == {"faster-than-floor"}
+    assert main(["roofline", "--run", RUN, "--paths", "fused", "--bytes", "compulsory", "--bandwidth", "4e11"]) == 0
+    out = capsys.readouterr().out
+    assert "(Q10)" in out
+    assert "--bandwidth" in out
+
+
+def test_without_a_card_the_rest_stands(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    found = document(capsys, "--no-measure")
+    assert found["ceilings"] == []
+    assert found["ceilings_missing"].startswith("--no-measure")
+    assert all(base["floor_ns"]["value"] is None and base["floor_ns"]["detail"] for base in found["bases"])
+    assert found["flops"]["bwd"] == 4_341_104_640
+    assert main(["roofline", "--no-measure", "--svg", str(tmp_path / "x.svg")]) == Exit.OK
+    out, err = capsys.readouterr()
+    assert "no ceilings" in out
+    assert "no picture" in err
+    assert not (tmp_path / "x.svg").exists()
+
+
+def test_people_read_lines_that_fit(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["roofline", "--run", RUN, "--tensors"]) == Exit.OK
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.startswith("fused fwd") and "µs" in line for line in lines)
+    assert not any("…" in line for line in lines)
+    assert any(line.startswith("Serial chain: 120 programs") for line in lines)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--bytes", "guess"],
+        ["--bytes", ","],
+        ["--paths", "fast"],
+        ["--phases", "opt"],
+        ["--dtype", "int8"],
+        ["--rate", "0"],
+        ["--bandwidth", "nan"],
+        ["--sms", "0"],
+        ["--chunk", "0"],
+        ["--shape", "1,2"],
+        ["--run", RUN, "--shape", "1,2,3,4,5"],
+        ["x"],
+    ],
+)
+def test_usage(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["roofline", *words]) == Exit.USAGE
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_run_that_is_not_there(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["roofline", "--run", str(tmp_path / "absent")]) == Exit.ERROR
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_declared_ceilings_need_no_torch() -> None:
+    script = (
+        "import sys; from kdaprof.cli.main import main; "
+        f"code = main(['roofline', *{REPORTED!r}]); sys.exit(code or 'torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
