@@ -1,0 +1,129 @@
+"""A sweep's line: known lines come back, noise widens the interval, refused walls stay out, Q12 has its say."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import replace
+from importlib import resources
+from typing import Any
+
+import jsonschema
+import pytest
+import scenes
+
+from kdaprof.analysis.step.fit import Point, fits_of, turns_of
+from kdaprof.cli.sweep import swept
+from kdaprof.errors import UsageError
+from kdaprof.report.sweep import sweep_document, sweep_markdown, sweep_svg
+from kdaprof.runs.cells import CellKey, make_shape
+from kdaprof.runs.codec import dumps
+from kdaprof.runs.facts import Reason
+
+MS = scenes.MS
+FIXED, SLOPE = 12.0 * MS, 3.0 * MS
+
+
+def points(works: tuple[int, ...], noise: float = 0.0, seed: int = 0, **changes: Any) -> list[Point]:
+    draw = random.Random(seed)
+    made = []
+    for work in works:
+        wall = (FIXED + SLOPE * work) * (1 + noise * draw.gauss(0, 1))
+        busy = 0.2 * FIXED + SLOPE * work * 0.99
+        made.append(
+            Point(
+                key=CellKey("step", "fused", "plain", "eager", "step", make_shape("step", (work, 512, 4)), "float32"),
+                work=work,
+                wall=scenes.figure(wall),
+                busy=scenes.figure(busy),
+                host_bound=scenes.figure(max(0.0, 1 - busy / wall), "fraction"),
+            )
+        )
+    return [replace(point, **changes) for point in made]
+
+
+def test_a_known_line_comes_back_exactly() -> None:
+    (fit,) = fits_of("run", points((1, 2, 4, 8, 16)))
+    assert fit.fixed.value == pytest.approx(FIXED)
+    assert fit.slope.value == pytest.approx(SLOPE)
+    assert fit.fixed.quotable
+    assert fit.slope.quotable
+    assert max(map(abs, fit.residuals_ns)) < 1
+    assert len(fit.fixed.sources) == 5
+
+
+def test_the_interval_holds_the_truth_about_as_often_as_it_says() -> None:
+    draw = random.Random(7)
+    exact, held = points((1, 2, 4, 8, 16, 32)), 0
+    for _ in range(1000):
+        noisy = [replace(p, wall=scenes.figure(float(p.wall.value or 0) + draw.gauss(0, 2 * MS))) for p in exact]
+        low, high = fits_of("run", noisy)[0].fixed.ci95 or (0.0, 0.0)
+        held += low <= FIXED <= high
+    assert 0.93 <= held / 1000 <= 0.97
+
+
+def test_three_points_and_a_fixed_part_that_may_be_nothing_are_refused() -> None:
+    (three,) = fits_of("run", points((1, 2, 4)))
+    assert {r.rule for r in three.fixed.reasons} == {r.rule for r in three.slope.reasons} == {"Q12"}
+    through_nothing = [
+        replace(p, wall=scenes.figure(SLOPE * p.work * (1.2 if p.work % 3 else 0.8))) for p in points((1, 2, 3, 4, 6))
+    ]
+    (loose,) = fits_of("run", through_nothing)
+    assert "contains 0" in loose.fixed.reasons[0].text
+    assert loose.slope.quotable
+
+
+def test_a_refused_wall_stays_out() -> None:
+    many = points((1, 2, 4, 8, 16))
+    wrong = replace(many[0], wall=replace(many[0].wall, value=900.0 * MS).refuse(Reason("Q09", "wrong output")))
+    (fit,) = fits_of("run", [wrong, *many[1:]])
+    assert fit.left_out == 1
+    assert fit.fixed.n == 4
+    assert fit.fixed.value == pytest.approx(FIXED)
+    none = [replace(p, wall=p.wall.refuse(Reason("Q08", "on the CPU"))) for p in many]
+    (gone,) = fits_of("run", none)
+    assert gone.fixed.value is None
+    assert gone.fixed.missing == "refused"
+    assert "Q08" in (gone.fixed.detail or "")
+
+
+def test_the_turn_is_named_between_two_points() -> None:
+    (turn,) = turns_of(points((1, 2, 4, 8, 16, 32)))
+    assert (turn.host_until, turn.gpu_from) == (16, 32)
+    (host,) = turns_of(points((1, 2, 4)))
+    assert (host.host_until, host.gpu_from) == (4, None)
+    refused = [
+        replace(p, host_bound=p.host_bound.refuse(Reason("Q08", "on the CPU"))) for p in points((1, 2)) if p.host_bound
+    ]
+    assert turns_of(refused)[0].host_until is None
+
+
+def test_the_document_meets_its_schema_and_the_text_says_the_turn() -> None:
+    many = points((1, 2, 4, 8, 16, 32), noise=0.01)
+    fits, turns = fits_of(scenes.RUN_ID, many), turns_of(many)
+    record = scenes.run_record([])
+    document = json.loads(dumps(sweep_document(record, ("B",), many, fits, turns)))
+    schema = json.loads(resources.files("kdaprof.runs").joinpath("schemas/sweep-1.json").read_bytes())
+    jsonschema.Draft202012Validator(schema).validate(document)
+    text = sweep_markdown(("B",), many, fits, turns)
+    assert "fused: host-bound up to B = 16, GPU-bound from 32" in text
+    picture = sweep_svg(("B",), many, fits)
+    assert picture.count("<circle") == 2 * len(many) + 1
+    assert "http://www.w3.org/2000/svg" in picture
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (["width=1,2"], "batch=…"),
+        (["batch=1"], "two sizes"),
+        (["batch=0,2"], "1 or more"),
+        (["batch=1,2", "batch=3,4"], "named twice"),
+        (["batch=1,2", "seq=3,4", "max_iter=1,2"], "at most two"),
+        (["batch"], "batch=…"),
+        (["batch=1,,2"], "1 or more"),
+    ],
+)
+def test_what_cannot_be_swept_is_said(flags: list[str], says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        swept(flags)
