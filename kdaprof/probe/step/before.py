@@ -33,7 +33,7 @@ def observed_step(spec: StepSpec, key: CellKey, bench: Bench) -> Observed:
         clock_resolution_ns=bench.clock_resolution_ns,
         l2_bytes=device.traits.l2_bytes,
         declared=declared_step(spec) if whole and key.mode == "eager" and not own else None,
-        signatures=SIGNATURES if whole else (),
+        signatures=SIGNATURES if whole and not own else (),
         missing=missing,
     )
 

@@ -1,0 +1,82 @@
+"""`probe --workload step` and `--target` as typed: what is refused, and your own step as the page documents it."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from kdaprof.cli.main import main
+from kdaprof.probe import real
+from kdaprof.runs.document import run_schema
+
+PAGE = Path(__file__).parents[2] / "docs" / "your-own-step.md"
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (["--workload", "gru"], "choose kda or step"),
+        (["--batch", "4"], "only with --workload step"),
+        (["--workload", "step", "--preset", "b9"], "b8, b10, b32, b4"),
+        (["--workload", "step", "--batch", "0"], "1 or more"),
+        (["--workload", "step", "--shape", "1,2,3,4,5"], "--batch, --seq and --max-iter"),
+        (["--workload", "step", "--ablate", "mha"], "kda"),
+        (["--workload", "step", "--contexts", "no_grad"], "unknown"),
+        (["--target", "my_step"], "package.module:make_step"),
+    ],
+)
+def test_what_has_no_meaning_is_refused_in_one_line(
+    flags: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["probe", *flags]) == 2
+    told = capsys.readouterr().err
+    assert says in told
+    assert told.count("\n") == 1
+
+
+def test_the_page_s_step_is_probed_as_the_page_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    code = re.search(r"```python\n(.*?)```", text, re.S)
+    command = re.search(r"```sh\nkdaprof (.*?)\n```", text)
+    assert code
+    assert command
+    (tmp_path / "my_step.py").write_text(code[1])
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(real, "BUSY_WINDOW_NS", 0)
+    flags = [*command[1].split(), "--rounds", "2", "--samples", "3", "--util-seconds", "0", "--device", "cpu", "--json"]
+    assert main(flags) == 0
+    document = json.loads(capsys.readouterr().out)
+    jsonschema.Draft202012Validator(run_schema()).validate(document)
+    assert [cell["phase"] for cell in document["cells"]] == ["step", "fwd", "bwd", "opt"]
+    assert {cell["status"] for cell in document["cells"]} == {"ok"}
+    assert all(cell["facts"]["wall_ns"]["value"] > 0 for cell in document["cells"])
+    assert all({r["rule"] for r in cell["facts"]["wall_ns"]["reasons"]} >= {"Q08"} for cell in document["cells"])
+    assert "The step by phase" in (tmp_path / "runs/my-step/report.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ("raise OSError('no data')", "importing broken_step failed: OSError: no data"),
+        ("x = 1", "no function 'make_step'"),
+        ("def make_step(device): return 3", "neither callable nor has phases"),
+        ("class S:\n    phases = {'step': print}\ndef make_step(device): return S()", "not 'step'"),
+    ],
+)
+def test_a_target_that_cannot_be_made_says_why(
+    body: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import sys
+
+    (tmp_path / "broken_step.py").write_text(body + "\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "broken_step", raising=False)
+    assert main(["probe", "--target", "broken_step:make_step", "--device", "cpu"]) == 2
+    assert says in capsys.readouterr().err
+    monkeypatch.delitem(sys.modules, "broken_step", raising=False)
