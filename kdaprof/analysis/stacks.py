@@ -1,0 +1,148 @@
+"""Host time by layer and by phase: stacks, the kernel's counters and intervals on one clock.
+
+With Python stacks, the kernel's counters say how much of a stretch the thread ran, waited for a core, or waited for
+something else. Native stacks stop the process, so that those counters count the stops, too: there the innermost
+functions say what waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from kdaprof.analysis.stacks_layers import LAYERS, Layer, layer_of
+from kdaprof.analysis.stacks_trace import Frame, ThreadStacks
+from kdaprof.analysis.util_join import Interval, inside
+from kdaprof.runs.stacks import ThreadTicks
+from kdaprof.runs.util_file import FloatArray, IntArray
+
+_NUMBER = {layer: number for number, layer in enumerate(LAYERS)}
+_HOTTEST = 10
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseTime:
+    """A thread's time by layer (ns) inside all intervals of one name, which lasted `span_ns` together."""
+
+    name: str
+    calls: int
+    span_ns: int
+    layers: dict[Layer, float]
+
+
+@dataclass(frozen=True, slots=True)
+class HotLine:
+    """An innermost line of Python and the thread's time (ns) there."""
+
+    frame: Frame
+    ns: float
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadTime:
+    """One thread: observed for `observed_ns`, by layer, by phase, and where most of it was.
+
+    `counted`: the kernel's counters told running from waiting.
+    """
+
+    tid: int | None
+    name: str
+    observed_ns: int
+    counted: bool
+    layers: dict[Layer, float]
+    phases: tuple[PhaseTime, ...]
+    hottest: tuple[HotLine, ...]
+
+
+def thread_time(
+    stacks: ThreadStacks, ticks: ThreadTicks | None, *, native: bool, intervals: Iterable[Interval] = ()
+) -> ThreadTime:
+    """Sum one thread's stacks. `ticks` None: running and waiting cannot be told apart in Python stacks."""
+    named: dict[str, list[tuple[int, int]]] = {}
+    for start, end, name in sorted(intervals):
+        named.setdefault(name, []).append((start, end))
+    pieces = _Pieces(stacks, None if native else ticks, [span for spans in named.values() for span in spans])
+    everywhere = np.ones(len(pieces.start_ns), bool)
+    phases = tuple(
+        PhaseTime(name, len(spans), _covered(spans), pieces.by_layer(inside(pieces.start_ns, spans)))
+        for name, spans in named.items()
+    )
+    return ThreadTime(
+        tid=stacks.tid,
+        name=stacks.name,
+        observed_ns=int(pieces.length_ns.sum()),
+        counted=pieces.counted,
+        layers=pieces.by_layer(everywhere),
+        phases=phases,
+        hottest=_hottest(stacks, pieces),
+    )
+
+
+class _Pieces:
+    """A thread's time cut at every border, so that a piece lies in one stretch and in no interval or wholly in it."""
+
+    def __init__(self, stacks: ThreadStacks, ticks: ThreadTicks | None, spans: Sequence[tuple[int, int]]) -> None:
+        self.counted = ticks is not None
+        starts = np.array([s.start_ns for s in stacks.stretches], np.int64)
+        ends = np.array([s.end_ns for s in stacks.stretches], np.int64)
+        borders = np.unique(np.concatenate([starts, ends, np.array(spans, np.int64).reshape(-1)]))
+        if ticks is not None and len(borders):
+            # What lies outside the counters' ticks was not counted; the thread may have ended before the trace did.
+            low, high = int(ticks.t_ns[0]), int(ticks.t_ns[-1])
+            borders = np.unique(np.clip(borders, low, high))
+        begin, end = borders[:-1], borders[1:]
+        of = np.searchsorted(starts, begin, side="right") - 1
+        held = (of >= 0) & (begin < ends[np.maximum(of, 0)]) if len(starts) else np.zeros(len(begin), bool)
+        self.start_ns: IntArray = begin[held]
+        self.end_ns: IntArray = end[held]
+        self.length_ns: IntArray = self.end_ns - self.start_ns
+        self.stretch: IntArray = of[held]
+        self.layer: IntArray = _layers(stacks)[self.stretch]
+        ran, delayed = self.length_ns.astype(float), np.zeros(len(self.length_ns))
+        if ticks is not None:
+            ran = self._grown(ticks.t_ns, ticks.run_ns)
+            delayed = self._grown(ticks.t_ns, ticks.delay_ns)
+        self.ran, self.delayed = ran, delayed
+        self.off: FloatArray = np.maximum(0.0, self.length_ns - ran - delayed)
+
+    def _grown(self, t_ns: IntArray, counter: IntArray) -> FloatArray:
+        grown: FloatArray = np.interp(self.end_ns, t_ns, counter) - np.interp(self.start_ns, t_ns, counter)
+        return grown
+
+    def by_layer(self, chosen: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> dict[Layer, float]:
+        """Time (ns) of the chosen pieces by layer; what waited inside a synchronisation is synchronisation."""
+        sync = self.layer == _NUMBER["sync"]
+        ran = self.ran + np.where(sync, self.off, 0.0)
+        sums = np.bincount(self.layer[chosen], weights=ran[chosen], minlength=len(LAYERS))
+        sums[_NUMBER["waiting"]] += self.off[chosen & ~sync].sum()
+        sums[_NUMBER["no_core"]] += self.delayed[chosen].sum()
+        return {layer: float(value) for layer, value in zip(LAYERS, sums, strict=True)}
+
+
+def _layers(stacks: ThreadStacks) -> IntArray:
+    """The layer's number of every stretch; equal stacks are looked at once."""
+    known = {frames: _NUMBER[layer_of(frames)] for frames in {s.frames for s in stacks.stretches}}
+    return np.array([known[s.frames] for s in stacks.stretches], np.int64)
+
+
+def _covered(spans: Sequence[tuple[int, int]]) -> int:
+    """Time in at least one of the spans, which are in order of their start."""
+    total, reach = 0, spans[0][0]
+    for start, end in spans:
+        total += max(0, end - max(start, reach))
+        reach = max(reach, end)
+    return total
+
+
+def _hottest(stacks: ThreadStacks, pieces: _Pieces) -> tuple[HotLine, ...]:
+    """The innermost Python lines with most time, waiting included."""
+    lines: dict[Frame, float] = {}
+    spent = np.bincount(pieces.stretch, weights=pieces.length_ns, minlength=len(stacks.stretches))
+    for stretch, ns in zip(stacks.stretches, spent.tolist(), strict=True):
+        frame = next((f for f in reversed(stretch.frames) if f.file.endswith(".py") or f.file.startswith("<")), None)
+        if frame is not None and ns:
+            lines[frame] = lines.get(frame, 0.0) + ns
+    best = sorted(lines.items(), key=lambda item: (-item[1], item[0].file, item[0].line))
+    return tuple(HotLine(frame, ns) for frame, ns in best[:_HOTTEST])

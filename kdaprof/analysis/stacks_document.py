@@ -1,0 +1,211 @@
+"""A recording with all that follows from it, and its document `kdaprof.stacks/1`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib import resources
+from typing import Any, Literal
+
+import msgspec
+
+from kdaprof.analysis.stacks import HotLine, PhaseTime, ThreadTime, thread_time
+from kdaprof.analysis.stacks_layers import COUNTED_ONLY, LAYERS, MEANING, NATIVE_ONLY, Layer
+from kdaprof.analysis.stacks_trace import ThreadStacks, read_stacks
+from kdaprof.analysis.util_join import Interval
+from kdaprof.runs.codec import schema_name, to_json
+from kdaprof.runs.facts import Fact, absent
+from kdaprof.runs.stacks import STACKS_KIND, StacksRecord, ThreadTicks
+
+Json = dict[str, Any]  # a document on its way out: built here, validated against the shipped JSON Schema in tests
+Verdict = Literal["good", "poor", "unusable"]
+
+POOR_ERRORS = 0.05
+"""From this share of failed samples on the shares may be off by as much: they may not be quoted."""
+
+UNUSABLE_ERRORS = 0.5
+"""From here on most stacks are old ones that went on."""
+
+_NATIVE_NEXT = "inside a C call a Python stack ends at the line that made it; --native sees further"
+
+
+@dataclass(frozen=True, slots=True)
+class OtherThread:
+    """A thread without Python, known by the kernel's counters only: its time on a core."""
+
+    tid: int
+    name: str
+    run_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class StacksView:
+    """A recording for every output: `threads` by time, the main one first."""
+
+    record: StacksRecord
+    stacks: tuple[ThreadStacks, ...]
+    threads: tuple[ThreadTime, ...]
+    others: tuple[OtherThread, ...]
+    error_share: Fact
+    verdict: Verdict
+    own_cost: Fact
+
+
+def stacks_view(
+    record: StacksRecord, trace: bytes | None, ticks: Sequence[ThreadTicks], *, intervals: Sequence[Interval] = ()
+) -> StacksView:
+    """Derive everything. `intervals`: start_ns, end_ns (monotonic) and name of what the process did when.
+
+    Errors: BadFileError when the trace is not one of py-spy.
+    """
+    stacks = () if trace is None or record.anchor_ns is None else read_stacks(trace, record.anchor_ns)
+    of_tid = {thread.tid: thread for thread in ticks}
+    times = [
+        thread_time(s, None if s.tid is None else of_tid.get(s.tid), native=record.native, intervals=intervals)
+        for s in stacks
+    ]
+    seen = {s.tid for s in stacks}
+    others = [
+        OtherThread(t.tid, t.name, int(t.run_ns[-1] - t.run_ns[0])) for t in ticks if t.tid not in seen and len(t.t_ns)
+    ]
+    share = _error_share(record)
+    return StacksView(
+        record=record,
+        stacks=stacks,
+        threads=tuple(sorted(times, key=lambda time: (time.tid != record.pid, -_awake(time)))),
+        others=tuple(sorted((o for o in others if o.run_ns), key=lambda other: -other.run_ns)),
+        error_share=share,
+        verdict=_verdict(share),
+        own_cost=_own_cost(record),
+    )
+
+
+def layer_facts(
+    view: StacksView, layers: Mapping[Layer, float], total_ns: float, *, counted: bool
+) -> dict[Layer, Fact]:
+    """The share of each layer in a thread's time, every layer present; missing with the reason."""
+    found: dict[Layer, Fact] = {}
+    for layer in LAYERS:
+        if layer in NATIVE_ONLY and not view.record.native:
+            found[layer] = absent("fraction", "not-supported", _NATIVE_NEXT)
+        elif not counted and (layer in COUNTED_ONLY or (layer == "waiting" and not view.record.native)):
+            found[layer] = absent("fraction", "not-supported", _uncounted(view.record))
+        elif total_ns <= 0:
+            found[layer] = absent("fraction", "not-applicable", "the thread was not seen in it")
+        else:
+            share = Fact(value=layers[layer] / total_ns, unit="fraction", n=view.record.samples or 0)
+            bad = view.verdict != "good"
+            found[layer] = replace(share, quotable=False, detail=judged(view)) if bad else share
+    return found
+
+
+def judged(view: StacksView) -> str:
+    """What the share of failed samples means, in one sentence."""
+    record = view.record
+    if record.samples is None or record.errors is None or view.error_share.value is None:
+        return "py-spy did not say how many samples failed"
+    said = f"{record.errors} of {record.samples + record.errors} samples failed"
+    if view.verdict == "good":
+        return said
+    if view.verdict == "poor":
+        return f"{said}: shares may be off by as much; --native stops the process for each sample and fails less"
+    return f"{said}: most stacks are old ones that went on; use --native, or another version of py-spy"
+
+
+def stacks_document(view: StacksView) -> Json:
+    """The document: builtins only, no NaN, every figure an object."""
+    record = view.record
+    anchor = None
+    if record.anchor_ns is not None:
+        anchor = {"monotonic_ns": record.anchor_ns, "uncertainty_ns": record.anchor_uncertainty_ns}
+    return {
+        "schema": schema_name(STACKS_KIND),
+        "tool": record.tool,
+        "command": list(record.command),
+        "complete": record.complete,
+        "pid": record.pid,
+        "rate_hz": record.rate_hz,
+        "native": record.native,
+        "started_unix_ns": record.started_unix_ns,
+        "span_ns": record.span_ns,
+        "anchor": anchor,
+        "samples": record.samples,
+        "errors": record.errors,
+        "error_share": to_json(view.error_share),
+        "verdict": view.verdict,
+        "own_cost": to_json(view.own_cost),
+        "threads": [_thread(view, thread) for thread in view.threads],
+        "other_threads": to_json(view.others),
+        "layers": {layer: MEANING[layer] for layer in LAYERS},
+        "missing": None if record.missing is None else to_json(record.missing),
+        "child": None if record.child is None else to_json(record.child),
+        "notes": list(record.notes),
+    }
+
+
+def stacks_schema() -> Json:
+    """The JSON Schema (2020-12) of the document, as shipped in the package."""
+    raw = resources.files("kdaprof.runs").joinpath("schemas/stacks-1.json").read_bytes()
+    schema: Json = msgspec.json.decode(raw)
+    return schema
+
+
+def _thread(view: StacksView, thread: ThreadTime) -> Json:
+    total = float(thread.observed_ns)
+    return {
+        "tid": thread.tid,
+        "name": thread.name,
+        "observed_ns": thread.observed_ns,
+        "layers": to_json(layer_facts(view, thread.layers, total, counted=thread.counted)),
+        "phases": [_phase(view, thread, phase) for phase in thread.phases],
+        "hottest": [_hot(line, total) for line in thread.hottest],
+    }
+
+
+def _phase(view: StacksView, thread: ThreadTime, phase: PhaseTime) -> Json:
+    seen_ns = sum(phase.layers.values())
+    return {
+        "name": phase.name,
+        "calls": phase.calls,
+        "span_ns": phase.span_ns,
+        "seen_ns": round(seen_ns),
+        "layers": to_json(layer_facts(view, phase.layers, seen_ns, counted=thread.counted)),
+    }
+
+
+def _hot(line: HotLine, total_ns: float) -> Json:
+    frame = line.frame
+    return {"function": frame.name, "file": frame.file, "line": frame.line, "share": line.ns / total_ns}
+
+
+def _awake(time: ThreadTime) -> float:
+    return sum(ns for layer, ns in time.layers.items() if layer not in ("waiting", "no_core"))
+
+
+def _uncounted(record: StacksRecord) -> str:
+    if record.native:
+        return "--native stops the process for each sample, so that the kernel's counters say nothing"
+    return "the kernel's counters of the thread could not be read (/proc/PID/task/TID/schedstat)"
+
+
+def _error_share(record: StacksRecord) -> Fact:
+    if record.missing is not None:
+        return absent("fraction", "failed", record.missing.text)
+    if record.samples is None or record.errors is None:
+        return absent("fraction", "failed", "py-spy did not say how many samples failed")
+    tried = record.samples + record.errors
+    if tried == 0:
+        return absent("fraction", "failed", "no sample was taken")
+    return Fact(value=record.errors / tried, unit="fraction", n=tried)
+
+
+def _verdict(share: Fact) -> Verdict:
+    if share.value is None or share.value >= UNUSABLE_ERRORS:
+        return "unusable"
+    return "poor" if share.value >= POOR_ERRORS else "good"
+
+
+def _own_cost(record: StacksRecord) -> Fact:
+    if record.span_ns <= 0 or record.spy_cpu_ns is None:
+        return absent("fraction", "failed", "the recording ended before py-spy's CPU time was read")
+    return Fact(value=(record.own_cpu_ns + record.spy_cpu_ns) / record.span_ns, unit="fraction", n=1)

@@ -1,0 +1,144 @@
+"""The part of `kdaprof stacks` that records: attach, wait, derive, write, print."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kdaprof.analysis.stacks_document import StacksView, stacks_document, stacks_view
+from kdaprof.analysis.stacks_speedscope import speedscope
+from kdaprof.analysis.stacks_trace import last_ns
+from kdaprof.analysis.util_join import Interval
+from kdaprof.cli.console import err_console, out_console, print_json
+from kdaprof.errors import BadFileError, Exit, KdaprofError
+from kdaprof.instruments.clock import Clock, MonotonicClock
+from kdaprof.instruments.stacks import Recording, SpawnSpy, StacksPlan, record
+from kdaprof.instruments.stacks_spy import PySpy
+from kdaprof.instruments.watch.command import Command
+from kdaprof.report.stacks import markdown, terminal_lines
+from kdaprof.report.stacks_flame import flame_graph
+from kdaprof.runs.atomic import write_bytes, write_text
+from kdaprof.runs.codec import dumps, write_document
+from kdaprof.runs.ids import new_run_id
+from kdaprof.runs.stacks import FLAME_FILE, SPEEDSCOPE_FILE, STACKS_FILE, STACKS_KIND, StacksRecord
+from kdaprof.runs.stacks_file import write_threads, write_trace
+from kdaprof.runs.store import REPORT_FILE, open_target
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a test replaces: py-spy and the clock."""
+
+    spawn: SpawnSpy = PySpy
+    clock: Clock = field(default_factory=MonotonicClock)
+
+
+def record_and_show(
+    plan: StacksPlan,
+    *,
+    out: Path | None,
+    force: bool,
+    steps: Path | None,
+    as_json: bool,
+    around: Surroundings | None = None,
+) -> int:
+    """Record to the end; returns the exit code, the command's own where there is one.
+
+    Errors: UnavailableError without py-spy and without a command; TargetError and UsageError before anything runs.
+    """
+    around = around or Surroundings()
+    folder = out or Path("runs") / new_run_id("stacks")
+    open_target(folder, force=force)
+    # JSON stands alone on stdout, so that the command has to write elsewhere.
+    taken = record(
+        plan,
+        around.clock,
+        start=lambda argv: Command(argv, stdout=sys.stderr if as_json else None),
+        spawn=around.spawn,
+        leave=_leave,
+        last_ns=last_ns,
+    )
+    try:
+        seen = write_recording(taken, folder, steps=steps, told=_tell)
+        _print(seen, folder, as_json=as_json, beside_command=bool(plan.argv))
+    except KdaprofError as error:
+        if not plan.argv:
+            raise
+        _tell(str(error))  # the command's own exit code passes through, whatever became of the stacks
+        return _code(taken, None)
+    return _code(taken, seen)
+
+
+def write_recording(taken: Recording, folder: Path, *, steps: Path | None, told: Callable[[str], None]) -> StacksView:
+    """Derive a recording, joined with the run `steps` where one is given, and write all its files.
+
+    Errors: TargetError; BadFileError when the trace cannot be read.
+    """
+    intervals: list[Interval] = []
+    if steps is not None:
+        try:
+            intervals = intervals_during(steps, taken.record)
+        except KdaprofError as error:
+            told(f"not joined: {error}")
+    seen = stacks_view(taken.record, taken.trace, taken.threads, intervals=intervals)
+    if taken.trace is not None:
+        write_trace(folder, taken.trace)
+        write_threads(folder, taken.threads)
+        write_text(folder / FLAME_FILE, flame_graph(seen.stacks))
+        name = " ".join(taken.record.command)
+        write_bytes(folder / SPEEDSCOPE_FILE, dumps(speedscope(seen.stacks, name=name, tool=taken.record.tool)))
+    body = stacks_document(seen)
+    del body["schema"]
+    write_document(folder / STACKS_FILE, STACKS_KIND, body)
+    write_text(folder / REPORT_FILE, markdown(seen))
+    return seen
+
+
+def intervals_during(steps: Path, record: StacksRecord) -> list[Interval]:
+    """What the run `steps` did during the recording. Errors: BadFileError when it is of another time, or no run."""
+    from kdaprof.analysis.recompute import load_raw
+    from kdaprof.analysis.util_join import intervals_of
+
+    raw = load_raw(steps)
+    found = [
+        interval
+        for interval in intervals_of(raw.record, raw.samples)
+        if interval[1] > record.started_monotonic_ns and interval[0] < record.ended_monotonic_ns
+    ]
+    if not found:
+        raise BadFileError(f"{steps}: nothing of it ran during the recording; is it the run of that time?")
+    return found
+
+
+def _print(seen: StacksView, folder: Path, *, as_json: bool, beside_command: bool) -> None:
+    if as_json:
+        print_json(stacks_document(seen))
+        return
+    console = err_console() if beside_command else out_console()
+    for line in terminal_lines(seen):
+        console.print(line, soft_wrap=True)
+    if seen.record.missing is None:
+        console.print(f"{folder}: {STACKS_FILE}, {FLAME_FILE}, {SPEEDSCOPE_FILE}, {REPORT_FILE}", soft_wrap=True)
+
+
+def _code(taken: Recording, seen: StacksView | None) -> int:
+    record = taken.record
+    if record.child is not None:
+        return record.child.exit if record.child.exit is not None else Exit.ERROR
+    if taken.interrupted:
+        return Exit.INTERRUPTED
+    if record.missing is not None:
+        return Exit.UNFIT if record.missing.kind == "refused" else Exit.ERROR
+    return Exit.INCONCLUSIVE if seen is not None and seen.verdict == "unusable" else Exit.OK
+
+
+def _tell(text: str) -> None:
+    err_console().print(f"kdaprof: {text}", soft_wrap=True)
+
+
+def _leave() -> None:
+    sys.stderr.flush()
+    os._exit(Exit.INTERRUPTED)
