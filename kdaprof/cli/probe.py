@@ -63,7 +63,7 @@ def build_parser() -> argparse.ArgumentParser:
     step.add_argument("--target", metavar="M:F", help="your own step: package.module:make_step, called with the device")
     how = parser.add_argument_group("how")
     how.add_argument("--rounds", type=int, default=5, help="interleaved rounds, which give the interval (%(default)s)")
-    how.add_argument("--samples", type=int, help="timed calls a round and cell (20; steps 8)")
+    how.add_argument("--samples", type=int, help="timed calls a round and cell (20), timed steps (8)")
     how.add_argument("--util-seconds", type=float, default=5.0, metavar="S", help="sustained loop a path (%(default)s)")
     how.add_argument("--cache", default="rotate", help="rotate: inputs are evicted from L2 (default); warm: one set")
     how.add_argument("--cold", action="store_true", help="also time first calls in fresh processes with empty caches")

@@ -23,10 +23,18 @@ from kdaprof.cli.probe_run import _exit_code
 from kdaprof.cli.stopping import stoppable
 from kdaprof.errors import Exit, UsageError
 from kdaprof.probe.plan import Request
+from kdaprof.probe.step.plan import StepRequest
 from kdaprof.runs.document import run_schema
 from kdaprof.runs.record import CellError, CellRecord, RunRecord
 
 FLAGS = {
+    "--workload",
+    "--preset",
+    "--batch",
+    "--seq",
+    "--max-iter",
+    "--ablate",
+    "--target",
     "--path",
     "--paths",
     "--shape",
@@ -205,7 +213,7 @@ def test_examples_of_the_help_are_accepted() -> None:
     for line in lines:
         argv = line.split(" > ")[0].split()
         request = probe._request(probe.build_parser().parse_args(argv), tuple(argv))
-        assert isinstance(request, Request)
+        assert isinstance(request, Request | StepRequest)
         assert request.command == ("kdaprof", "probe", *argv)
 
 
