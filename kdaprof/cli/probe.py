@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from kdaprof.cli.parser import VerbParser
+from kdaprof.cli.standing import add_store_flag, store_of
 from kdaprof.cli.stopping import stoppable
 from kdaprof.errors import UsageError
 from kdaprof.probe.plan import Effort, Request
@@ -74,6 +75,7 @@ def build_parser() -> argparse.ArgumentParser:
     where.add_argument("--force", action="store_true", help="replace a run that is already in DIR")
     where.add_argument("--anonymous", action="store_true", help="leave out host name, user, home and paths")
     where.add_argument("--json", action="store_true", help="print the run as JSON, alone on stdout")
+    add_store_flag(where)
     return parser
 
 
@@ -81,11 +83,12 @@ def run(argv: Sequence[str]) -> int:
     """Probe, write the run and its report, print the verdict; returns the exit code."""
     args = build_parser().parse_args(argv)
     request = _request(args, tuple(argv))  # refused without torch, before anything is imported
+    store = None if args.store is None else store_of(args)  # a flag with no meaning is refused before, too
     _require_torch()
     from kdaprof.cli.probe_run import probe_and_report
 
     with stoppable():
-        return int(probe_and_report(request, as_json=args.json, wait_s=args.wait))
+        return int(probe_and_report(request, as_json=args.json, wait_s=args.wait, store=store))
 
 
 def _request(args: argparse.Namespace, argv: tuple[str, ...]) -> Request | StepRequest:

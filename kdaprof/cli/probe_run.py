@@ -10,6 +10,7 @@ from pathlib import Path
 from kdaprof.analysis.derive import derive
 from kdaprof.analysis.recompute import load_raw
 from kdaprof.cli.console import err_console, out_console, print_json
+from kdaprof.cli.standing import record_finished
 from kdaprof.errors import Exit
 from kdaprof.instruments.clock import MonotonicClock
 from kdaprof.instruments.cuda_device import open_device
@@ -38,12 +39,14 @@ class Stored:
     code: Exit
 
 
-def probe_and_report(request: Request | StepRequest, *, as_json: bool, wait_s: float = 0.0) -> Exit:
+def probe_and_report(
+    request: Request | StepRequest, *, as_json: bool, wait_s: float = 0.0, store: Path | None = None
+) -> Exit:
     """Run the probe; the run directory is complete when this returns, whatever the exit code.
 
     Errors: CardInUseError when another run still measures on the card after `wait_s` seconds.
     """
-    stored = measure_and_store(request, wait_s=wait_s)
+    stored = measure_and_store(request, wait_s=wait_s, store=store)
     if as_json:
         print_json(run_document(stored.record, stored.results, None if request.anonymous else stored.path))
     else:
@@ -51,8 +54,10 @@ def probe_and_report(request: Request | StepRequest, *, as_json: bool, wait_s: f
     return stored.code
 
 
-def measure_and_store(request: Request | StepRequest, *, wait_s: float = 0.0) -> Stored:
-    """Measure into the run directory, derive, and write facts, findings and report.md.
+def measure_and_store(request: Request | StepRequest, *, wait_s: float = 0.0, store: Path | None = None) -> Stored:
+    """Measure into the run directory, derive, write facts, findings and report.md, and record them in the history.
+
+    `store` is the folder of the history, None the project's own.
 
     Errors: CardInUseError when another run still measures on the card after `wait_s` seconds.
     """
@@ -73,6 +78,7 @@ def measure_and_store(request: Request | StepRequest, *, wait_s: float = 0.0) ->
     writer = RunWriter(outcome.path)
     writer.put_results(results)
     writer.put_report(render(raw.record, results))
+    record_finished(outcome.path, store)
     code = _exit_code(raw.record, interrupted=outcome.interrupted)
     return Stored(path=outcome.path, record=raw.record, results=results, code=code)
 

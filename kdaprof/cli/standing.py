@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from kdaprof.runs.results import RunResults
 
 
-def add_store_flag(parser: argparse.ArgumentParser) -> None:
+def add_store_flag(parser: argparse._ActionsContainer) -> None:
     """`--store DIR`, the same for every verb that looks at history or retractions."""
     parser.add_argument(
         "--store",

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from kdaprof.cli.parser import VerbParser
+from kdaprof.cli.standing import add_store_flag, store_of
 from kdaprof.cli.stopping import stoppable
 from kdaprof.errors import UsageError
 from kdaprof.probe.step.plan import STEP_EFFORT, StepRequest
@@ -54,6 +55,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--force", action="store_true", help="replace a run that is already in DIR")
     parser.add_argument("--anonymous", action="store_true", help="leave out host name, user, home and paths")
     parser.add_argument("--json", action="store_true", help="print the document, alone on stdout")
+    add_store_flag(parser)
     return parser
 
 
@@ -62,10 +64,12 @@ def run(argv: Sequence[str]) -> int:
     args = build_parser().parse_args(argv)
     over = swept(args.over)
     request = _request(args, over, tuple(argv))
+    store = None if args.store is None else store_of(args)
     from kdaprof.cli.sweep_run import sweep_and_report
 
+    axes = tuple(AXES[axis] for axis in over)
     with stoppable():
-        return int(sweep_and_report(request, tuple(AXES[axis] for axis in over), as_json=args.json, wait_s=args.wait))
+        return int(sweep_and_report(request, axes, as_json=args.json, wait_s=args.wait, store=store))
 
 
 def swept(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:

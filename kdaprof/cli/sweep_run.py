@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from kdaprof.analysis.step.fit import fits_of, points_of, turns_of
 from kdaprof.cli.console import out_console, print_json
 from kdaprof.cli.probe_run import measure_and_store
@@ -12,9 +14,11 @@ from kdaprof.runs.atomic import write_text
 from kdaprof.runs.codec import dumps
 
 
-def sweep_and_report(request: StepRequest, over: tuple[str, ...], *, as_json: bool, wait_s: float = 0.0) -> Exit:
+def sweep_and_report(
+    request: StepRequest, over: tuple[str, ...], *, as_json: bool, wait_s: float = 0.0, store: Path | None = None
+) -> Exit:
     """Run the sweep; the run directory holds sweep.json, sweep.md and sweep.svg when this returns."""
-    stored = measure_and_store(request, wait_s=wait_s)
+    stored = measure_and_store(request, wait_s=wait_s, store=store)
     points = points_of(stored.record, stored.results, over)
     fits, turns = fits_of(stored.record.run, points), turns_of(points)
     document = sweep_document(stored.record, over, points, fits, turns)

@@ -27,11 +27,16 @@ LONG = ("--paths", "tensor,reference", "--shape", "1,64,1,16,16", "--phases", "f
 ENOUGH = ("--rounds", "15", "--samples", "20", "--device", "cpu")
 
 
+def into(out: Path) -> tuple[str, ...]:
+    """The run goes to `out`, and into a history beside it instead of the project's."""
+    return ("--out", str(out), "--store", str(out.parent / "store"))
+
+
 @contextmanager
 def probing(out: Path, *argv: str, **more: Any) -> Iterator[subprocess.Popen[str]]:
     """A real probe in a process of its own; whatever is left of it at the end is killed."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "kdaprof", "probe", *argv, "--out", str(out)],
+        [sys.executable, "-m", "kdaprof", "probe", *argv, *into(out)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -197,7 +202,7 @@ def test_a_second_signal_is_immediate(tmp_path: Path, capsys: pytest.CaptureFixt
         "from kdaprof.cli.main import main\n"
         "sys.exit(main(sys.argv[1:]))"
     )
-    argv = [sys.executable, "-c", program, "probe", *LONG, *ENOUGH, "--out", str(out)]
+    argv = [sys.executable, "-c", program, "probe", *LONG, *ENOUGH, *into(out)]
     process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
     try:
         until(process, lambda: has_samples(out))
@@ -239,7 +244,7 @@ def test_a_disk_that_fills_up_is_one_line_and_what_is_written_stays(
 
     monkeypatch.setattr(real, "BUSY_WINDOW_NS", 0)  # a second of watching the machine that this test need not wait
     monkeypatch.setattr(atomic.os, "fsync", full)
-    got = main(["probe", *SHORT, *LITTLE, "--out", str(out)])
+    got = main(["probe", *SHORT, *LITTLE, *into(out)])
     _, err = capsys.readouterr()
     assert got == 1
     last = err.rstrip("\n").splitlines()[-1]
@@ -279,7 +284,7 @@ def test_output_that_cannot_be_written_does_not_touch_the_run(
     out = tmp_path / "run"
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
-            [sys.executable, "-m", "kdaprof", "probe", *SHORT, "--phases", "fwd", *LITTLE, "--json", "--out", str(out)],
+            [sys.executable, "-m", "kdaprof", "probe", *SHORT, "--phases", "fwd", *LITTLE, "--json", *into(out)],
             stdout=full,
             env={**os.environ, "OMP_NUM_THREADS": "1"},
             stderr=subprocess.PIPE,

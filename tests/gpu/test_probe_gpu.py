@@ -322,6 +322,7 @@ def test_contexts_on_a_numbered_device(path: str, context: str) -> None:
 def test_the_command_on_a_card(tmp_path: Path) -> None:
     out = tmp_path / "run"
     argv = ["--path", "tensor", "--shape", "2,64,2,64,64", "--phases", "fwd", "--rounds", "2", "--samples", "3"]
+    argv += ["--store", str(tmp_path / "store")]
     done = subprocess.run(
         [sys.executable, "-m", "kdaprof", "probe", *argv, "--util-seconds", "1", "--anonymous", "--json", "--out", out],
         capture_output=True,
