@@ -47,6 +47,8 @@ _PACKAGES = (
     "ruptures",
     "py-spy",
     "flash-linear-attention",
+    "fla-core",
+    "flash-kda",
 )
 # Variables that decide what runs, on what, and how it is scheduled.
 _RELEVANT = re.compile(

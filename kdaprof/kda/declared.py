@@ -12,6 +12,8 @@ import math
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from kdaprof.kda.peers import PEERS, PeerFacts
+from kdaprof.kda.peers.facts import installed_version
 from kdaprof.runs.record import DeclaredCounts
 
 Band = tuple[int, int]
@@ -139,7 +141,7 @@ def declared_counts(
     `phase` is `fwd`, `bwd` or `fwdbwd`; `dtype` torch's name, of q, k, v, g and beta alike. A backward gives the
     gradients of all five, returned (`torch.autograd.grad`), not accumulated. `context` is one of `CONTEXTS`: in the
     checkpointed ones the backward runs the forward again. Nothing is declared for other contexts, an empty batch,
-    and paths that are not ours.
+    and versions of a peer that were not checked.
     """
     phases = _phases(phase, context)
     if phases is None or shape.B < 1 or shape.T < 1:
@@ -150,6 +152,8 @@ def declared_counts(
         return _fused(phases)
     if path == "compiled":
         return _compiled(phases, chunks)
+    if path in PEERS:
+        return _peer(PEERS[path], phases)
     total = _NONE
     for part in phases:
         if path == "reference":
@@ -210,3 +214,14 @@ def _fused(phases: tuple[str, ...]) -> DeclaredCounts | None:
     launches = sum(fused.LAUNCHES[part] for part in phases)
     allocs = sum(fused.ALLOCS[part] for part in phases)
     return DeclaredCounts(launches=(launches, launches), allocs=(allocs, allocs + len(phases)))
+
+
+def _peer(facts: PeerFacts, phases: tuple[str, ...]) -> DeclaredCounts | None:
+    """What a checked version of a peer was seen to need; another version may launch anything."""
+    parts = [facts.counts[part] for part in phases if part in facts.counts]
+    if len(parts) < len(phases) or installed_version(facts.distributions) not in facts.checked:
+        return None
+    return DeclaredCounts(
+        launches=(sum(p.launches[0] for p in parts), sum(p.launches[1] for p in parts)),
+        allocs=(sum(p.allocs[0] for p in parts), sum(p.allocs[1] for p in parts)),
+    )

@@ -131,9 +131,10 @@ def counters() -> Counters:
         fwd = dict.fromkeys(PATHS, 0)
         bwd = {path: _unattributed.get(path, 0) for path in PATHS}
         for tally in _tallies.values():
-            fwd[tally.decision.chosen] += tally.fwd
-            bwd[tally.decision.chosen] += tally.bwd
-    return Counters(tuple((path, PathCount(fwd[path], bwd[path])) for path in PATHS))
+            path = tally.decision.chosen  # a peer, or what it handed the call to, appears once it was called
+            fwd[path] = fwd.get(path, 0) + tally.fwd
+            bwd[path] = bwd.get(path, 0) + tally.bwd
+    return Counters(tuple((path, PathCount(fwd.get(path, 0), bwd.get(path, 0))) for path in {**fwd, **bwd}))
 
 
 def reset_counters() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kdaprof.kda.cost import OpSize, Tensor, compulsory, flops, moved_bytes
+from kdaprof.kda.peers import PEERS
 from kdaprof.runs.record import Work
 
 
@@ -70,8 +71,11 @@ def rate_name(path: str, dtype: str, precision: str = "tf32x3") -> str:
     """Name of the ceiling whose instruction the path's products use.
 
     The tensor paths multiply in float32 (float64 for float64) whatever comes in; the fused kernels use tf32 units,
-    three passes for float32 inputs unless `precision` says otherwise, one for bfloat16 and float16.
+    three passes for float32 inputs unless `precision` says otherwise, one for bfloat16 and float16. A peer's own facts
+    name its instruction.
     """
+    if path in PEERS:
+        return PEERS[path].rates.get(dtype, f"matmul_{dtype}")
     if path != "fused":
         return "matmul_float64" if dtype == "float64" else "matmul_float32"
     if precision == "ieee":

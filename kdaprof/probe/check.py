@@ -9,6 +9,7 @@ import torch
 
 from kdaprof.errors import KdaprofError
 from kdaprof.kda import kda
+from kdaprof.kda.peers.facts import peer_tolerance
 from kdaprof.runs.record import Check, TensorError
 from kdaprof.workloads.inputs import INPUT_NAMES, OpInputs
 
@@ -18,6 +19,12 @@ REPLAY_TOLERANCE = 1e-6
 _SLICE_BYTES = 4 << 30
 
 Tensors = Mapping[str, torch.Tensor]
+
+
+def tolerance_of(path: str, dtype: str) -> float:
+    """What a path has to keep in this dtype: a peer what was declared for that peer, all of ours `TOLERANCE`."""
+    declared = peer_tolerance(path, dtype)
+    return TOLERANCE[dtype] if declared is None else declared
 
 
 def reference(inputs: OpInputs, *, backward: bool) -> dict[str, torch.Tensor]:

@@ -10,7 +10,7 @@ import torch
 from kdaprof.errors import UnavailableError
 from kdaprof.instruments.timing import time_call
 from kdaprof.probe.bench import Bench
-from kdaprof.probe.check import TOLERANCE, compare, reference
+from kdaprof.probe.check import compare, reference, tolerance_of
 from kdaprof.probe.failures import describe, status_of
 from kdaprof.probe.graph_case import GraphCase, capture_case, flush_bytes
 from kdaprof.probe.plan import Effort
@@ -117,7 +117,7 @@ class GroupMeasurement:
             case.outputs(),
             self._reference(case, backward=trains(spec.key.phase)),
             against="float64 recurrence",
-            tolerance=TOLERANCE[spec.key.dtype],
+            tolerance=tolerance_of(spec.key.path, spec.key.dtype),
         )
         self._note(spec.key, check=check)
         self._eager[spec.key] = case

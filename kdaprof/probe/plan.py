@@ -17,6 +17,7 @@ HOST_SHAPE = (1, 40, 2, 32, 32)
 _SEED_MOST = 2**32 - 1
 
 RUNNABLE = tuple(path for path in PATHS if path not in ("fla", "flashkda"))
+"""Paths of the op itself, which a training step can take; the op alone is also measured on its peers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +164,7 @@ class Request:
         base = HOST_SHAPE if device == "cpu" else PRODUCTION_SHAPE
         sizes = parse_shape(self.shape, ("B", "T", "H", "K", "V")) if self.shape is not None else base
         modes = choices("--modes", self.modes, MODES)
-        paths = choices("--paths", self.paths, RUNNABLE)
+        paths = choices("--paths", self.paths, PATHS)
         run = new_run_id(_slug("kda", paths))
         return Plan(
             workload="kda",

@@ -9,6 +9,8 @@ import torch
 
 from kdaprof.errors import UnavailableError
 from kdaprof.kda import kda
+from kdaprof.kda.peers import PEERS
+from kdaprof.kda.peers.calls import peer_op
 from kdaprof.runs.cells import CellKey
 from kdaprof.workloads.contexts import Context, Op, wrap
 from kdaprof.workloads.inputs import INPUT_NAMES, InputSpec, OpInputs, make_inputs
@@ -26,6 +28,19 @@ def op_of(path: str, chunk: int) -> Op:
 
     def call(*args: torch.Tensor) -> torch.Tensor:
         return kda(*args, chunk=chunk, path=path)[0]
+
+    return call
+
+
+def _op_for(spec: CaseSpec) -> Op:
+    key = spec.key
+    if key.path not in PEERS:
+        return op_of(key.path, key.size("C"))
+    peer = peer_op(key.path, spec.device, context=key.context, trains=trains(key.phase))
+
+    # A plain function, as our own ops are: contexts that compile give each cell a code object of its own.
+    def call(*args: torch.Tensor) -> torch.Tensor:
+        return peer(*args)
 
     return call
 
@@ -56,7 +71,7 @@ class OpCase:
     def __init__(self, spec: CaseSpec, sets: tuple[OpInputs, ...] | None = None, op: Op | None = None) -> None:
         key = spec.key
         self.spec = spec
-        self.context: Context = wrap(key.context, op or op_of(key.path, key.size("C")), spec.device)
+        self.context: Context = wrap(key.context, op or _op_for(spec), spec.device)
         if trains(key.phase) and not self.context.differentiable:
             raise UnavailableError(
                 f"phase {key.phase} does not exist in context {key.context}: it has no backward pass"

@@ -167,7 +167,7 @@ def test_checkpointing_runs_the_forward_again() -> None:
 @pytest.mark.parametrize(
     ("path", "phase", "shape", "context"),
     [
-        ("fla", "fwd", PRODUCTION, "plain"),
+        ("flashkda", "fwd", PRODUCTION, "plain"),
         ("tensor", "opt", PRODUCTION, "plain"),
         ("tensor", "fwd", OpShape(0, 512, 12, 64, 64), "plain"),
         ("tensor", "fwd", PRODUCTION, "vmap"),
