@@ -25,6 +25,7 @@ from kdaprof.errors import Exit, UsageError
 from kdaprof.probe.plan import Request
 from kdaprof.probe.step.plan import StepRequest
 from kdaprof.runs.document import run_schema
+from kdaprof.runs.history import read_history
 from kdaprof.runs.record import CellError, CellRecord, RunRecord
 
 FLAGS = {
@@ -54,6 +55,8 @@ FLAGS = {
     "--force",
     "--anonymous",
     "--json",
+    "--store",
+    "--wait",
 }
 
 
@@ -274,8 +277,10 @@ def test_the_only_path_that_cannot_run_is_an_unfit_environment(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     argv = ["--path", "tensor", "--device", "cpu", "--contexts", "no_grad", "--phases", "bwd", "--modes", "eager"]
-    out = tmp_path / "run"
-    assert main(["probe", *argv, "--shape", "1,16,1,16,16", "--out", str(out)]) == Exit.UNFIT
+    out, store = tmp_path / "run", tmp_path / "store"
+    argv += ["--shape", "1,16,1,16,16", "--out", str(out), "--store", str(store)]
+    assert main(["probe", *argv]) == Exit.UNFIT
+    assert not any(entry.fact.value for entry in read_history(store))
     assert "it has no backward pass" in " ".join(capsys.readouterr().out.split())
     assert (out / "report.md").exists()
 
@@ -322,6 +327,28 @@ def test_json_is_alone_on_stdout_strict_and_of_its_schema(real: Real) -> None:
     assert real.document["schema"] == "kdaprof.run/1"
     assert real.document["complete"] is True
     assert "\x1b" not in real.stdout
+
+
+def test_the_run_is_recorded_in_the_history_once(real: Real, capsys: pytest.CaptureFixture[str]) -> None:
+    """The store of a folder without a project is `.kdaprof` in it."""
+    store = real.out.parent / ".kdaprof"
+    entries = read_history(store)
+    assert {entry.stamp.run for entry in entries} == {real.document["run"]}
+    assert {entry.stamp.directory for entry in entries} == {None}  # --anonymous
+    stated = {
+        (cell["id"], name): fact["value"] for cell in real.document["cells"] for name, fact in cell["facts"].items()
+    }
+    assert {(entry.cell, entry.name): entry.fact.value for entry in entries} == stated
+    assert main(["history", "--add", str(real.out), "--store", str(store)]) == Exit.OK
+    assert "recorded already" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("nothing_is_measured")
+def test_a_store_that_is_a_file_is_refused_before(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    code, err = refused(capsys, "--store", str(tmp_path / "file"))
+    assert code == Exit.USAGE
+    assert "is a file; give a folder" in err
 
 
 def test_progress_goes_to_stderr_and_no_warning_does(real: Real) -> None:
@@ -448,6 +475,7 @@ def test_fused_without_a_gpu_is_checked_in_the_interpreter(tmp_path: Path) -> No
         text=True,
         check=False,
         timeout=300,
+        cwd=tmp_path,
         env={name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"},
     )
     assert done.returncode == 0, done.stderr
