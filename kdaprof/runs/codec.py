@@ -30,6 +30,7 @@ VERSIONS = {
     "ab": 1,
     "ab-evidence": 1,
     "ab-attempt": 1,
+    "dispatch": 1,
     "stacks": 1,
 }
 

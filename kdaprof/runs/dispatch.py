@@ -1,0 +1,153 @@
+"""The dispatch table: which path each call takes and why not another, as `kdaprof.dispatch/1`; and what changed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from kdaprof import __version__
+from kdaprof.errors import UsageError
+from kdaprof.runs.atomic import write_bytes
+from kdaprof.runs.codec import dumps, read_document, to_json
+from kdaprof.runs.record import Refusal
+from kdaprof.runs.results import Evidence
+
+SCHEMA = "kdaprof.dispatch/1"
+
+Json = dict[str, Any]  # a document on its way out: built here, validated against the shipped JSON Schema in tests
+
+Status = Literal["ok", "unavailable", "failed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DispatchRow:
+    """One call, and the way it took.
+
+    `op`: `kda`, `sdpa`, `fla`, `compile` or `layer`. `chosen` is None where nothing ran; `detail` then says why.
+    `evidence` holds the witnesses of a `kda` or `fla` call; `ran` names what else was
+    seen to run (operators, functions).
+    """
+
+    op: str
+    context: str
+    dtype: str
+    shape: dict[str, int]
+    status: Status
+    chosen: str | None
+    refused: tuple[Refusal, ...] = ()
+    evidence: Evidence | None = None
+    ran: tuple[str, ...] = ()
+    detail: str | None = None
+
+    @property
+    def key(self) -> str:
+        """`kda/plain/B2-T32-H2-K32-V32-C16/float32`: what a later table is compared by."""
+        extents = "-".join(f"{axis}{size}" for axis, size in self.shape.items())
+        return "/".join((self.op, self.context, extents, self.dtype))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DispatchTable:
+    """All rows of one machine; `device` is `cuda` or `cpu`, `card` its name."""
+
+    tool: str
+    command: tuple[str, ...]
+    device: str
+    card: str | None
+    versions: dict[str, str | None]
+    rows: tuple[DispatchRow, ...]
+    complete: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """A row whose way is another than that of `than` (a context than plain, a table than the one saved before)."""
+
+    key: str
+    was: str | None
+    now: str | None
+    reason: str | None
+
+
+def make_table(
+    rows: Sequence[DispatchRow],
+    *,
+    command: Sequence[str],
+    device: str,
+    card: str | None,
+    versions: dict[str, str | None],
+) -> DispatchTable:
+    """A table by this version of kdaprof."""
+    tool = f"kdaprof {__version__}"
+    return DispatchTable(
+        tool=tool, command=tuple(command), device=device, card=card, versions=versions, rows=tuple(rows)
+    )
+
+
+def away_from_plain(rows: Sequence[DispatchRow]) -> tuple[Difference, ...]:
+    """The contexts in which an op takes another path than in a plain call of the same dtype and shape."""
+    plain = {(r.op, r.dtype, *r.shape.items()): r for r in rows if r.context == "plain"}
+    found = []
+    for row in rows:
+        base = plain.get((row.op, row.dtype, *row.shape.items()))
+        if base is None or row.chosen == base.chosen or row.status != "ok":
+            continue
+        found.append(Difference(key=row.key, was=base.chosen, now=row.chosen, reason=why(row, base.chosen)))
+    return tuple(found)
+
+
+def changes(old: DispatchTable, new: DispatchTable) -> tuple[Difference, ...]:
+    """The rows of both tables that take another path now; rows that only one of them has are not compared.
+
+    UsageError when the tables are of different kinds of device, or share no row: nothing can be said then.
+    """
+    if old.device != new.device:
+        raise UsageError(
+            f"--against: that table was made on {old.device}, this is {new.device}: save one on each kind of machine"
+        )
+    before = {row.key: row for row in old.rows}
+    shared = [row for row in new.rows if row.key in before]
+    if not shared:
+        raise UsageError("--against: the tables share no row: use the same --ops, --contexts, --dtypes and --shape")
+    return tuple(
+        Difference(key=row.key, was=before[row.key].chosen, now=row.chosen, reason=why(row, before[row.key].chosen))
+        for row in shared
+        if row.chosen != before[row.key].chosen
+    )
+
+
+def why(row: DispatchRow, path: str | None) -> str | None:
+    """Why the row did not take `path`: its refusal, else what the row says."""
+    return next((refusal.reason for refusal in row.refused if refusal.path == path), row.detail)
+
+
+def dispatch_document(table: DispatchTable, changed: Sequence[Difference] | None) -> Json:
+    """What `kdaprof dispatch --json` prints; `changed` is None where nothing was compared."""
+    return {
+        "schema": SCHEMA,
+        **to_json(table),
+        "away_from_plain": [to_json(difference) for difference in away_from_plain(table.rows)],
+        "changes": None if changed is None else [to_json(difference) for difference in changed],
+    }
+
+
+def save_table(path: Path, table: DispatchTable) -> None:
+    """Write the table atomically. Errors: TargetError."""
+    write_bytes(path, dumps(dispatch_document(table, None)))
+
+
+def read_table(path: Path) -> DispatchTable:
+    """A saved table. Errors: BadFileError with path, reason and way out."""
+    return read_document(path, "dispatch", DispatchTable)
+
+
+def dispatch_schema() -> Json:
+    """The JSON Schema (2020-12) of the document, as shipped in the package."""
+    raw = resources.files("kdaprof.runs").joinpath("schemas/dispatch-1.json").read_bytes()
+    schema: Json = msgspec.json.decode(raw)
+    return schema

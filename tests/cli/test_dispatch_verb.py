@@ -1,0 +1,70 @@
+"""`kdaprof dispatch` as a user calls it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from kdaprof.cli.main import main
+from kdaprof.errors import Exit
+from kdaprof.runs.dispatch import dispatch_schema, read_table
+
+ONE = ("--ops", "kda,sdpa,fla", "--contexts", "plain", "--dtypes", "float32", "--device", "cpu")
+
+
+def test_a_table_is_valid_saved_once_and_read_by_people(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    saved = tmp_path / "table.json"
+    assert main(["dispatch", *ONE, "--json", "--save", str(saved)]) == Exit.OK
+    out, err = capsys.readouterr()
+    assert not err
+    found = json.loads(out, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    jsonschema.validate(found, dispatch_schema())
+    assert {row["op"] for row in found["rows"]} == {"kda", "sdpa", "fla"}
+    assert found["changes"] is None
+    assert read_table(saved).rows[0].chosen == found["rows"][0]["chosen"]
+    assert main(["dispatch", *ONE, "--save", str(saved)]) == Exit.USAGE
+    assert "--force" in capsys.readouterr().err
+    assert main(["dispatch", *ONE, "--against", str(saved)]) == Exit.OK
+    out = capsys.readouterr().out
+    assert "No path changed" in out
+    assert "[1] device cpu" in out
+    assert not any("…" in line for line in out.splitlines())
+
+
+def test_a_changed_row_exits_three_and_names_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    saved = tmp_path / "table.json"
+    assert main(["dispatch", *ONE, "--save", str(saved)]) == Exit.OK
+    document = json.loads(saved.read_bytes())
+    document["rows"][0]["chosen"] = "fused"
+    saved.write_text(json.dumps(document))
+    capsys.readouterr()
+    assert main(["dispatch", *ONE, "--against", str(saved)]) == Exit.REGRESSION
+    assert "kda/plain/B2-T32-H2-K32-V32-C16/float32: fused → tensor: device cpu" in capsys.readouterr().out
+    document["device"] = "cuda"
+    saved.write_text(json.dumps(document))
+    assert main(["dispatch", *ONE, "--against", str(saved)]) == Exit.USAGE
+    assert "made on cuda" in capsys.readouterr().err
+    saved.write_text("{")
+    assert main(["dispatch", *ONE, "--against", str(saved)]) == Exit.ERROR
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--ops", "rope"],
+        ["--ops", ","],
+        ["--contexts", "sideways"],
+        ["--dtypes", "int8"],
+        ["--shape", "1,2"],
+        ["--device", "tpu"],
+        ["--model", "--ops", "kda"],
+        ["--ops", "sdpa", "--contexts", "ddp"],
+        ["x"],
+    ],
+)
+def test_usage(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["dispatch", *words]) == Exit.USAGE
+    assert capsys.readouterr().err.count("\n") == 1
