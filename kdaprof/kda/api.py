@@ -129,8 +129,8 @@ def _call(
     try:
         key = _key(op, x, initial_state, chunk, path)
         plan = _plans.get(key)
-    except (AttributeError, TypeError) as error:
-        check_call(op, x, initial_state, chunk)  # what is no tensor gets its own line
+    except (AttributeError, RuntimeError, TypeError) as error:
+        check_call(op, x, initial_state, chunk)  # what is no tensor, or has no shape, gets its own line
         check_path(path)
         raise KdaprofError(f"{op} cannot tell what it was given: {error}") from error
     if plan is None:
@@ -163,13 +163,13 @@ def _key(op: Op, x: Operands, initial_state: Tensor | None, chunk: int, path: st
         chunk,
         functorch_active(),
         dispatch_modes_active(),
-        *(q.shape, q.dtype, q.device, q.__class__),
-        *(k.shape, k.dtype, k.device, k.__class__),
-        *(v.shape, v.dtype, v.device, v.__class__),
-        *(g.shape, g.dtype, g.device, g.__class__),
-        *(b.shape, b.dtype, b.device, b.__class__),
-        None if w is b else (w.shape, w.dtype, w.device, w.__class__),
-        None if s is None else (s.shape, s.dtype, s.device, s.__class__),
+        *(q.shape, q.dtype, q.device, q.layout, q.__class__),
+        *(k.shape, k.dtype, k.device, k.layout, k.__class__),
+        *(v.shape, v.dtype, v.device, v.layout, v.__class__),
+        *(g.shape, g.dtype, g.device, g.layout, g.__class__),
+        *(b.shape, b.dtype, b.device, b.layout, b.__class__),
+        None if w is b else (w.shape, w.dtype, w.device, w.layout, w.__class__),
+        None if s is None else (s.shape, s.dtype, s.device, s.layout, s.__class__),
     )
 
 

@@ -102,6 +102,11 @@ def _check_common(tensors: dict[str, Tensor | None]) -> OpShape:
             continue
         if not isinstance(x, Tensor):
             raise DtypeError(f"{name} must be a torch.Tensor, got {type(x).__name__}")
+        if x.is_nested:
+            raise DtypeError(f"{name} is a nested tensor; expected a dense one: pad it, or call once a sequence")
+        if x.layout is not torch.strided:
+            kind = str(x.layout).removeprefix("torch.")
+            raise DtypeError(f"{name} has layout {kind}; expected a dense tensor: {name}.to_dense()")
         given[name] = x
     q, v, state = given["q"], given["v"], given.get("initial_state")
     if q.dim() != 4 or min(q.shape[1:]) < 1:

@@ -26,6 +26,9 @@ FAULTS: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"q": np.zeros((2, 40, 2, 16))}, DtypeError, "q must be a torch.Tensor, got ndarray"),
     ({"v": torch.zeros(2, 40, 2, 32, dtype=torch.int64)}, DtypeError, "v is int64; expected float32"),
     ({"g": torch.zeros(2, 40, 2, 16, dtype=torch.float64)}, DtypeError, "float64 does not mix"),
+    ({"q": torch.zeros(2, 40, 2, 16).to_sparse()}, DtypeError, "q has layout sparse_coo; expected a dense tensor"),
+    ({"beta": torch.zeros(2, 40, 2).to_sparse()}, DtypeError, "beta.to_dense()"),
+    ({"v": torch.zeros(2, 40, 2, 32).to_mkldnn()}, DtypeError, "v has layout _mkldnn"),
     ({"k": torch.zeros(2, 40, 2, 16, device="meta")}, DeviceError, "k is on meta and q on cpu"),
 ]
 
@@ -41,6 +44,24 @@ def test_each_fault_is_one_line(change: dict[str, Any], error: type[Exception], 
     assert isinstance(raised.value, UsageError)
     assert raised.value.exit_code is Exit.USAGE
     assert str(counters()) == "kda fused=0 tensor=0"
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize("layout", [torch.strided, torch.jagged])
+@pytest.mark.parametrize("name", ["q", "g", "beta"])
+def test_a_nested_tensor_is_one_line(name: str, layout: torch.layout) -> None:
+    call = make_call()
+    dense = dict(zip(("q", "k", "v", "g", "beta"), call.tensors, strict=True))[name]
+    nested = torch.nested.nested_tensor([dense[0], dense[1, :8]], layout=layout)
+    with pytest.raises(DtypeError, match=rf"^{name} is a nested tensor; expected a dense one: pad it.*$"):
+        kda(*call.with_(**{name: nested}).tensors, path="tensor")
+
+
+def test_a_sparse_tensor_is_refused_after_a_dense_one_of_the_same_shape() -> None:
+    call = make_call()
+    kda(*call.tensors, path="tensor")
+    with pytest.raises(DtypeError, match="g has layout sparse_coo"):
+        kda(*call.with_(g=torch.zeros_like(call.tensors[3]).to_sparse()).tensors, path="tensor")
 
 
 def test_torch_users_catch_them_as_what_they_are() -> None:
