@@ -107,37 +107,81 @@ class Secrets:
     user: str | None
 
 
+# Fields whose text was written by people, programs or systems, and may name anybody. All other text of a record is its
+# own vocabulary (statuses, paths, units, names of figures), which a user or host called `ok` or `cuda` must not change.
+FREE_TEXT = frozenset(
+    {
+        "argv",
+        "argv0",
+        "command",
+        "cwd",
+        "detail",
+        "error",
+        "git_missing",
+        "gpm_missing",
+        "gpu_missing",
+        "hint",
+        "hostname",
+        "missing",
+        "notes",
+        "operation",
+        "platform",
+        "reason",
+        "text",
+        "torch_missing",
+        "value",
+        "where",
+    }
+)
+_NAMES_OF_OTHERS = frozenset({"ForeignProcess", "ProcessName"})
+"""Classes whose `name` is a process's."""
+
+
 def scrub_text(text: str, secrets: Secrets) -> str:
     """`text` without the working directory, home, host name, user name and any other absolute path."""
-    for path, mark in ((secrets.cwd, "<cwd>"), (secrets.home, "<home>")):
-        if path and len(path) > 1:
-            text = re.sub(re.escape(path.rstrip("/")) + r"(?![\w-])", mark, text)
-    text = _FILE_URL.sub("<path>", text)
-    text = _POSIX_PATH.sub("<path>", text)
-    text = _WINDOWS_PATH.sub("<path>", text)
+    text = _without_paths(text, secrets)
     for word, mark in ((secrets.hostname, "<host>"), (secrets.user, "<user>")):
         if word:
             text = re.sub(rf"(?<![A-Za-z0-9]){re.escape(word)}(?![A-Za-z0-9])", mark, text)
     return text
 
 
+def _without_paths(text: str, secrets: Secrets) -> str:
+    for path, mark in ((secrets.cwd, "<cwd>"), (secrets.home, "<home>")):
+        if path and len(path) > 1:
+            # A directory right under / may look like a unit: /s in B/s.
+            before = r"(?<!\w)" if path.rstrip("/").count("/") == 1 else ""
+            text = re.sub(before + re.escape(path.rstrip("/")) + r"(?![\w-])", mark, text)
+    text = _FILE_URL.sub("<path>", text)
+    text = _POSIX_PATH.sub("<path>", text)
+    return _WINDOWS_PATH.sub("<path>", text)
+
+
 def scrub(value: _T, secrets: Secrets) -> _T:
-    """`scrub_text` on every string inside frozen dataclasses, tuples, lists and dicts; the rest as it is."""
-    return _scrub(value, secrets)  # type: ignore[no-any-return]
+    """Every string inside frozen dataclasses, tuples, lists and dicts without what identifies; the rest as it is.
+
+    Paths go everywhere; host and user name go from free text (`FREE_TEXT`; all of it outside a dataclass), whole words.
+    """
+    return _scrub(value, secrets, free=True)  # type: ignore[no-any-return]
 
 
-def _scrub(value: Any, secrets: Secrets) -> Any:
+def _scrub(value: Any, secrets: Secrets, *, free: bool) -> Any:
     if isinstance(value, str):
-        return scrub_text(value, secrets)
+        return scrub_text(value, secrets) if free else _without_paths(value, secrets)
     if is_dataclass(value) and not isinstance(value, type):
-        return replace(value, **{f.name: _scrub(getattr(value, f.name), secrets) for f in fields(value)})
+        told = {f.name: _scrub(getattr(value, f.name), secrets, free=_is_free(value, f.name)) for f in fields(value)}
+        return replace(value, **told)
     if isinstance(value, tuple):
-        return tuple(_scrub(item, secrets) for item in value)
+        return tuple(_scrub(item, secrets, free=free) for item in value)
     if isinstance(value, list):
-        return [_scrub(item, secrets) for item in value]
+        return [_scrub(item, secrets, free=free) for item in value]
     if isinstance(value, dict):
-        return {_scrub(key, secrets): _scrub(item, secrets) for key, item in value.items()}
+        return {_scrub(key, secrets, free=False): _scrub(item, secrets, free=free) for key, item in value.items()}
     return value
+
+
+def _is_free(owner: object, field: str) -> bool:
+    return field in FREE_TEXT or (field == "name" and type(owner).__name__ in _NAMES_OF_OTHERS)
 
 
 def anonymised(env: Environment, secrets: Secrets) -> Environment:

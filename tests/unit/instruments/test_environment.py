@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import is_dataclass, replace
 from pathlib import Path
+from typing import Any, get_args, get_type_hints
 
 import msgspec
 import pytest
@@ -12,7 +13,19 @@ from kdaprof.instruments.environment import collect, relevant_variables, secrets
 from kdaprof.instruments.fakes import FAKE_TRAITS, FakeCard, FakePynvml
 from kdaprof.instruments.nvml import open_nvml
 from kdaprof.instruments.reading import Reading, missing
-from kdaprof.runs.environment import Environment, Secrets, anonymised, anonymised_argv, scrub, scrub_text
+from kdaprof.runs.conditions import ForeignProcess, MissingField
+from kdaprof.runs.environment import (
+    FREE_TEXT,
+    Environment,
+    Secrets,
+    Variable,
+    anonymised,
+    anonymised_argv,
+    scrub,
+    scrub_text,
+)
+from kdaprof.runs.record import CellError, RunRecord
+from kdaprof.runs.watch import WatchRecord
 
 WHO = Secrets(cwd="/srv/jobs/exp-1", home="/home/mallory", hostname="gpu-box-7", user="mallory")
 NO_NVML: Reading[object] = missing("library-absent", "no NVML here")
@@ -171,3 +184,77 @@ def test_real_secrets_are_scrubbed_from_the_real_environment() -> None:
 def test_scrub_goes_into_every_container() -> None:
     nested = {"/a/b": [("gpu-box-7", 3, None)], "n": 1.5}
     assert scrub(nested, WHO) == {"<path>": [("<host>", 3, None)], "n": 1.5}
+
+
+def test_names_go_from_free_text_alone_and_paths_from_everywhere() -> None:
+    who = replace(WHO, user="ok", hostname="cuda")
+    error = CellError(type="ok", text="ok@cuda: /opt/x is full")
+    assert scrub(error, who) == CellError(type="ok", text="<user>@<host>: <path> is full")
+    assert scrub(MissingField("cuda", "not on cuda"), who) == MissingField("cuda", "not on <host>")
+    assert scrub(ForeignProcess(7, "ok", None, None), who) == ForeignProcess(7, "<user>", None, None)
+    assert scrub(Variable("ok", "/opt/ok"), who) == Variable("ok", "<path>")
+    assert scrub(CellError(type="/opt/x", text=""), who).type == "<path>"
+
+
+def test_a_directory_right_under_the_root_is_no_unit() -> None:
+    who = replace(WHO, cwd="/s", home="/root")
+    assert scrub_text("4.1 B/s in /s/runs of /root/x", who) == "4.1 B/s in <cwd>/runs of <home>/x"
+
+
+OWN_WORDS = {
+    "against",
+    "backward",
+    "cache",
+    "capability",
+    "chosen",
+    "compute_mode",
+    "container",
+    "context",
+    "cpu_model",
+    "dtype",
+    "forward",
+    "git_commit",
+    "governor",
+    "machine",
+    "matmul_precision",
+    "mode",
+    "name",
+    "path",
+    "patterns",
+    "pci_bus_id",
+    "phase",
+    "rate",
+    "run",
+    "shape",
+    "throttle_reasons",
+    "timeline",
+    "tool",
+    "type",
+    "uuid",
+    "version",
+    "workload",
+}
+
+
+def every_text_field() -> set[tuple[str, str]]:
+    """Class and field of every string that a run's or a watch's record can hold."""
+    found: set[tuple[str, str]] = set()
+    left: list[Any] = [RunRecord, WatchRecord]
+    seen: set[Any] = set()
+    while left:
+        kind = left.pop()
+        if kind in seen:
+            continue
+        seen.add(kind)
+        if is_dataclass(kind):
+            hints = get_type_hints(kind)
+            found |= {(kind.__name__, name) for name, hint in hints.items() if "str" in repr(hint)}
+            left += hints.values()
+        left += get_args(kind)
+    return found
+
+
+def test_every_text_of_a_record_is_either_free_or_a_word_of_its_own() -> None:
+    """A field that is new must be put into `FREE_TEXT` when people, programs or systems write it."""
+    words = {name for _, name in every_text_field() if name not in FREE_TEXT}
+    assert words == OWN_WORDS
