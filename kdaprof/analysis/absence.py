@@ -48,6 +48,14 @@ _NOT_TAKEN = {
     "pool_bytes": "the capture's memory pool was not read",
 }
 
+_NO_LOOP = "a backward has no loop of its own: the forward before it would be counted too; see forward + backward"
+_NO_BACKWARD = {
+    "pipelined_ns": "a backward cannot run back to back: each needs a forward before it",
+    "util_mean": _NO_LOOP,
+    "util_idle_share": _NO_LOOP,
+    "cold_ns": "a first backward waits for its forward: see forward + backward",
+}
+
 
 def needs_gpu(name: str) -> bool:
     """Whether a figure can exist only where there is a GPU."""
@@ -73,6 +81,6 @@ def why_absent(data: CellData, name: str, unit: Unit) -> Fact:
         return absent(unit, "no-device", told or "the cell ran on the CPU: there is no device to look at")
     if told:
         return absent(unit, "not-supported", told)
-    if name == "pipelined_ns" and data.cell.key.phase == "bwd":
-        return absent(unit, "not-applicable", "a backward cannot run back to back: each needs a forward before it")
+    if data.cell.key.phase == "bwd" and name in _NO_BACKWARD:
+        return absent(unit, "not-applicable", _NO_BACKWARD[name])
     return absent(unit, "not-applicable", _NOT_TAKEN.get(name, "not measured in this run"))

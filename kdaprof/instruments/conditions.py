@@ -127,10 +127,11 @@ class _People:
         unknown = [pid for pid, name in names.items() if name is None and pid not in self._ours]
         absent = self._holds_context and not any(p.pid in self._ours for p in listed)
         if unknown or absent:
+            seen = f"the card's {len(listed)} process ids are" if listed else "the card lists no process: ours is"
             notes.note(
                 "gpu.foreign",
-                f"the card's {len(listed)} process ids are of another pid namespace (a container without "
-                "--pid=host): whose they are cannot be told; look at mem_used_bytes and util_before",
+                f"{seen} of another pid namespace (a container without --pid=host): who else is on it cannot be told; "
+                "look at mem_used_bytes and util_before",
             )
             return None
         shares = {p.pid: p.util for p in sensor.process_utilisation().value or ()}

@@ -44,6 +44,13 @@ class OpenRun:
             self.writer.put_samples(cell.key, samples)
         self.update(cells=tuple(cell if old.key == cell.key else old for old in self.record.cells))
 
+    def put_missing(self, key: CellKey, fact: str, reason: str) -> None:
+        """Say why a figure of a cell is not there."""
+        record = self.cell(key)
+        if record.observed is not None:
+            missing = record.observed.missing | {fact: reason}
+            self.put_cell(replace(record, observed=replace(record.observed, missing=missing)))
+
     def put_util(self, readings: Sequence[UtilReading]) -> None:
         """Add sampled readings of the GPU."""
         self._util.extend(readings)

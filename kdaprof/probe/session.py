@@ -152,6 +152,8 @@ class _Session:
                 self.lab.progress.advance(f"{spec.key.path} {spec.key.phase}: cold start, empty caches")
                 if self.run.cell(spec.key).status == "ok":
                     children.cold_start(self.run, self.lab, self.plan, spec)
+            elif self.plan.cold and not self.plan.on_gpu and children.has_cold_start(spec.key):
+                self.run.put_missing(spec.key, "cold_ns", "no GPU: a cold start is the compiling of GPU kernels")
 
     def _spec(self, key: CellKey) -> CaseSpec:
         width = DTYPE_BYTES[key.dtype]

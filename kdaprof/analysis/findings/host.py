@@ -65,12 +65,14 @@ def _largest(bound: Bound) -> str:
 
 def _capture_numbers(facts: Mapping[str, Fact], graph: CellView | None) -> dict[str, Scalar]:
     replayed = graph.facts if graph is not None else {}
-    return {
+    numbers = {
         "graph_wall_ns": quoted(replayed, "wall_ns"),
         "graph_removed": quoted(facts, "graph_removed"),
         "input_copy_ns": quoted(replayed, "input_copy_ns"),
         "floor_ns": quoted(facts, "floor_ns"),
     }
+    # What may not be quoted was measured all the same: "unknown" would be wrong, its value even more so.
+    return {name: value for name, value in numbers.items() if value is not None}
 
 
 def _next(bound: Bound, view: CellView, graph: CellView | None) -> str:

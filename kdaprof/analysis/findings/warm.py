@@ -81,7 +81,9 @@ def cold_start(views: Sequence[CellView]) -> Iterator[Finding]:
         if not wall or first is None or first < COLD_RATIO_NOTE * wall:
             continue
         where = "in a fresh process with empty caches" if cold is not None else "of this process (step 0)"
-        numbers: dict[str, Scalar] = {"cold_ns": cold, "step0_ns": step0, "wall_ns": wall, "ratio": first / wall}
+        firsts = {"cold_ns": cold, "step0_ns": step0}
+        numbers: dict[str, Scalar] = {name: value for name, value in firsts.items() if value is not None}
+        numbers |= {"wall_ns": wall, "ratio": first / wall}
         yield Finding(
             id="cold-start",
             severity="warn" if first >= COLD_WARN_NS else "info",

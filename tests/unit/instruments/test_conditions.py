@@ -64,7 +64,9 @@ def test_pids_of_another_namespace_make_no_claim(processes: tuple[GpuProcess, ..
     seen = look(with_processes(*processes), holds_context=holds_context)
     assert seen.gpu is not None
     assert seen.gpu.foreign is None
-    assert "--pid=host" in (seen.reason("gpu.foreign") or "")
+    told = seen.reason("gpu.foreign") or ""
+    assert "--pid=host" in told
+    assert told.startswith("the card's 1 process ids are" if processes else "the card lists no process")
 
 
 def test_busy_before_averages_the_second_half_of_the_window_only() -> None:

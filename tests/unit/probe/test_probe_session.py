@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from probe_parts import SECRETS, PaperLab, PaperProgress, PaperSpawn, tiny_plan
 
+from kdaprof import __version__
 from kdaprof.analysis.derive import derive
 from kdaprof.analysis.recompute import load_raw
 from kdaprof.errors import UsageError
@@ -22,6 +23,7 @@ from kdaprof.probe.plan import HOST_SHAPE
 from kdaprof.probe.session import ProbeOutcome, run_probe
 from kdaprof.report.markdown import render
 from kdaprof.runs.atomic import TargetError
+from kdaprof.runs.environment import Secrets
 from kdaprof.runs.record import CellError, CellRecord, Observed, RunRecord
 from kdaprof.runs.samples import Sample
 from kdaprof.runs.store import RunWriter, StoredRun, read_run
@@ -367,6 +369,13 @@ def test_cold_starts_are_counted_on_and_have_empty_caches(out: Path) -> None:
     assert len(samples) == 9
 
 
+def test_without_a_gpu_a_cold_start_that_was_asked_for_is_missing_with_the_reason(out: Path) -> None:
+    run(out, PaperLab(), paths="tensor", phases="fwd,bwd", cold=True)
+    told = {c.id.split("/")[4]: c.facts["cold_ns"] for c in derive(load_raw(out)).cells if "/eager/" in c.id}
+    assert told["fwd"].detail == "no GPU: a cold start is the compiling of GPU kernels"
+    assert told["bwd"].detail == "a first backward waits for its forward: see forward + backward"
+
+
 def test_one_very_long_cold_start_is_enough(out: Path) -> None:
     def answer(spec: ChildSpec) -> ChildResult:
         return cold_sample(spec, 230 * 10**9) if spec.task == "cold" else ChildResult(failure="not here")
@@ -447,6 +456,33 @@ def test_an_anonymous_run_says_nothing_of_who_and_where(out: Path, monkeypatch: 
     assert record.environment.host.hostname is None
     assert record.command[:3] == ("kdaprof", "probe", "--out")
     assert statuses(read_run(out))["tensor/plain/eager/fwd"] == "ok"
+
+
+def own_words(cell: CellRecord) -> tuple[object, ...]:
+    """All of a cell that is looked up or compared, as against its reasons in words."""
+    seen = cell.observed
+    assert seen is not None
+    gate = seen.gate and (seen.gate.chosen, seen.gate.forward, [refused.path for refused in seen.gate.refused])
+    checked = seen.check and (seen.check.against, [tensor.name for tensor in seen.check.tensors])
+    return cell.key, cell.status, seen.device, seen.cache, gate, checked, seen.signatures, sorted(seen.missing)
+
+
+@pytest.mark.parametrize(
+    "name", ["ok", "cuda", "cpu", "tensor", "kda", "eager", "fwd", "gate", "torch", "o", "kdaprof"]
+)
+def test_a_user_or_host_named_as_a_stored_word_changes_nothing(out: Path, name: str) -> None:
+    who = Secrets(cwd="/s", home="/root", hostname=name, user=name)
+    plan = tiny_plan(out, "cpu:0", anonymous=True, paths="tensor", command=("x", f"--store=/s/{name}"))
+    run_probe(plan, replace(PaperLab().lab(), secrets=lambda: who))
+    read = read_run(out)
+    assert statuses(read)["tensor/plain/eager/fwd"] == "ok"
+    words = [own_words(cell) for cell in read.record.cells]
+    assert not re.search("<(user|host|cwd|home)>", repr(words))
+    assert {v.name for v in read.record.environment.versions} >= {"torch"}
+    assert {c.unit for c in read.record.ceilings} <= {"B/s", "FLOP/s"}
+    assert "clock_read" in {c.name for c in read.record.overhead}
+    assert (read.record.run, read.record.tool) == (plan.run, f"kdaprof {__version__}")
+    assert read.record.command == ("x", "--store=<cwd>/<host>")
 
 
 def test_what_the_same_run_says_when_it_is_not_anonymous(out: Path) -> None:
