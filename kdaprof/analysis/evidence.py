@@ -90,7 +90,7 @@ def _kernels(cell: CellRecord, seen: Observed, kernels: Sequence[KernelRow]) -> 
     if not kernels:
         reason = "no device" if seen.device == "cpu" else seen.missing.get("gpu_busy_ns", "no kernel was recorded")
         return Witness(name="kernels", says=None, detail=reason)
-    matched = _matches(seen.signatures, kernels)
+    matched = kernels_by_path(seen.signatures, kernels)
     if cell.key.context == "compile" and expected in TORCH_PATHS and INDUCTOR_PATH in matched:
         # torch.compile around tensor operators is what this cell asks for: inductor's kernels are that path's here.
         matched[expected] = [*matched.pop(INDUCTOR_PATH), *matched.get(expected, [])]
@@ -115,7 +115,7 @@ def _rank(path: str) -> int:
     return TORCH if path in TORCH_PATHS else INDUCTOR if path == INDUCTOR_PATH else OWN
 
 
-def _matches(signatures: Sequence[PathSignature], kernels: Sequence[KernelRow]) -> dict[str, list[KernelRow]]:
+def kernels_by_path(signatures: Sequence[PathSignature], kernels: Sequence[KernelRow]) -> dict[str, list[KernelRow]]:
     """Kernels by path. A name counts for the first signature of a particular path that it matches, the most telling
     standing first; only a name that matches none counts for the paths of torch's operators, for each of them.
     """

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kdaprof.errors import UsageError
-from kdaprof.runs.cells import CONTEXTS, DTYPES, MODES, PATHS, PHASES, CellKey, make_shape, parse_shape
+from kdaprof.runs.cells import CONTEXTS, DTYPES, MODES, OWN_PATHS, PATHS, PHASES, CellKey, make_shape, parse_shape
 from kdaprof.runs.ids import new_run_id
 
 PRODUCTION_SHAPE = (10, 512, 12, 64, 64)
@@ -16,7 +16,7 @@ HOST_SHAPE = (1, 40, 2, 32, 32)
 
 _SEED_MOST = 2**32 - 1
 
-RUNNABLE = tuple(path for path in PATHS if path not in ("fla", "flashkda"))
+RUNNABLE = OWN_PATHS
 """Paths of the op itself, which a training step can take; the op alone is also measured on its peers."""
 
 

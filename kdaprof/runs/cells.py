@@ -18,7 +18,10 @@ SHAPE_AXES: dict[str, tuple[str, ...]] = {
     "step": ("B", "T", "iters"),
     "target": ("steps",),
 }
-PATHS = ("fused", "tensor", "tensor-rows", "compiled", "reference", "fla", "flashkda")
+OWN_PATHS = ("fused", "tensor", "tensor-rows", "compiled", "reference")
+PEER_PATHS = ("fla", "flashkda")
+"""Other implementations, measured beside ours."""
+PATHS = (*OWN_PATHS, *PEER_PATHS)
 OWN_PATH = "own"
 """Path of a loop that does not call the op: nothing there can be taken for another."""
 PHASES = ("fwd", "bwd", "fwdbwd")

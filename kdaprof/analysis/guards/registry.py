@@ -9,16 +9,10 @@ from kdaprof.analysis.guards.floor import DECLARED_CEILING, FASTER_THAN_FLOOR
 from kdaprof.analysis.guards.machine import CARD_SHARED, CLOCKS_MOVED, HOST_LOADED
 from kdaprof.analysis.guards.output import WRONG_OUTPUT
 from kdaprof.analysis.guards.path import NO_BACKWARD, PATH_NOT_PROVEN
+from kdaprof.analysis.guards.peer import SELF_COMPARISON
 from kdaprof.analysis.guards.rule import PendingRule, Rule
 from kdaprof.analysis.guards.spread import BELOW_RESOLUTION, SPREAD
 from kdaprof.analysis.guards.warm import ALLOCATOR_MOVED, NOT_WARM
-
-SELF_COMPARISON = PendingRule(
-    id="Q15",
-    title="self-comparison",
-    explanation="A peer that dispatches to the path it is compared with is no peer.",
-    arrives="the peers' adapters",
-)
 
 RULES: tuple[Rule, ...] = (
     NOT_WARM,
@@ -35,11 +29,12 @@ RULES: tuple[Rule, ...] = (
     TOO_FEW_POINTS,
     DERIVED_LOOSELY,
     ALLOCATOR_MOVED,
+    SELF_COMPARISON,
     BELOW_RESOLUTION,
 )
 """The live rules, in the order in which their reasons are given."""
 
-PENDING: tuple[PendingRule, ...] = (SELF_COMPARISON,)
+PENDING: tuple[PendingRule, ...] = ()
 
 RETRACTED = PendingRule(
     id="retracted",

@@ -13,10 +13,10 @@ from typing import Any
 import scenes
 from scenes import US, figure, good_facts, view
 
-from kdaprof.analysis.view import CellView, WarmUp
+from kdaprof.analysis.view import CellView, KernelRow, WarmUp
 from kdaprof.runs.conditions import ForeignProcess
 from kdaprof.runs.facts import Fact, absent
-from kdaprof.runs.record import Capture, Check, GateObservation, Profiled, RunRecord, TensorError
+from kdaprof.runs.record import Capture, Check, GateObservation, PathSignature, Profiled, RunRecord, TensorError
 from kdaprof.runs.results import Evidence, Witness
 from kdaprof.runs.samples import Sample
 
@@ -104,9 +104,25 @@ def ceilings_of(run: RunRecord, provenance: Any) -> CellView:
     return in_run(ceilings=changed)
 
 
+def handed_on(share: float, *, beside: str = "flashkda", gate: GateObservation | None = None) -> CellView:
+    """FLA with `share` of its device time in FlashKDA's kernels, measured beside another path; evidence partial."""
+    signatures = (
+        *scenes.SIGNATURES,
+        PathSignature(path="flashkda", patterns=("flash_kda",)),
+        PathSignature(path="fla", patterns=("^chunk_",)),
+    )
+    peer = scenes.scene("fla", signatures=signatures, gate=gate)
+    run = scenes.run_record([peer.cell, scenes.scene(beside).cell])
+    rows = (("_flash_kda_fwd_recurrence", share), ("chunk_kda_fwd_kernel_inter_solve_fused", 1 - share))
+    kernels = tuple(KernelRow(name=name, calls=1, busy_ns=round(part * 187 * US)) for name, part in rows if part)
+    partial = Evidence(verdict="partial", expected="fla", witnesses=(Witness(name="kernels", says="fla", detail=""),))
+    return view(peer, run=run, kernels=kernels, evidence=partial)
+
+
 _RUN = scenes.run_record([])
 NO_FLOOR = absent("ns", "not-applicable", "no floor in this scene")
 _GATE_NO_BACKWARD = GateObservation(calls=100, chosen="fused", forward={"fused": 100}, backward={})
+_GATE_HANDED_ON = GateObservation(calls=1, chosen="flashkda", forward={"flashkda": 1}, backward={})
 _BURSTS = 50
 
 SCENES: dict[str, tuple[RuleScene, ...]] = {
@@ -376,6 +392,26 @@ SCENES: dict[str, tuple[RuleScene, ...]] = {
             "wall_ns",
             trips=resampled(reserved_bytes=lambda i: (512 << 20) + (2 << 20) * (i > 60)),
             spares=resampled(reserved_bytes=lambda i: (512 << 20) + (2 << 20) * (i > 0)),
+        ),
+    ),
+    "Q15": (
+        RuleScene(
+            "a peer whose forward is another's, beside that other",
+            "wall_ns",
+            trips=handed_on(0.11),
+            spares=handed_on(0.09),
+        ),
+        RuleScene(
+            "the same peer, beside another path",
+            "launches",
+            trips=with_facts(base=handed_on(0.4), launches=figure(9, "1")),
+            spares=with_facts(base=handed_on(0.4, beside="tensor"), launches=figure(9, "1")),
+        ),
+        RuleScene(
+            "a peer's dispatcher that names the path beside it",
+            "gpu_busy_ns",
+            trips=handed_on(0.0, gate=_GATE_HANDED_ON),
+            spares=handed_on(0.0, gate=_GATE_HANDED_ON, beside="fused"),
         ),
     ),
     "Q16": (
