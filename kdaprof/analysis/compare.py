@@ -16,6 +16,7 @@ from kdaprof.analysis.compare_conditions import Difference, differences
 from kdaprof.analysis.guards import may_enter_ratio
 from kdaprof.analysis.interleaved import MIN_ROUNDS, SAME_BAND, Comparison, judge
 from kdaprof.analysis.recordings import summed
+from kdaprof.analysis.stats import MIN_ROUNDS as FEWEST
 from kdaprof.analysis.stats import Interval, round_medians
 from kdaprof.analysis.view import RawRun
 from kdaprof.analysis.welch import log_ratio
@@ -183,6 +184,6 @@ def _refused(fact: Fact) -> str:
 
 
 def _too_few(rounds: Sequence[Sequence[float]]) -> str | None:
-    if min(map(len, rounds)) < 2:
-        return f"{len(rounds[0])} and {len(rounds[1])} rounds; an interval needs 2 of each run"
+    if min(map(len, rounds)) < FEWEST:
+        return f"{len(rounds[0])} and {len(rounds[1])} rounds; an interval needs {FEWEST} of each run"
     return "a round's median is 0: below the clock's resolution" if min(map(min, rounds)) <= 0 else None

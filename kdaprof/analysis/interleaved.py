@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kdaprof.analysis.stats import CONFIDENCE, Interval, paired_rounds, t_interval
+from kdaprof.analysis.stats import MIN_ROUNDS as FEWEST
 
 Comparison = Literal["faster", "slower", "same", "not-established"]
 
@@ -49,8 +50,8 @@ def compare_interleaved(
             verdict="not-established",
             why="a round's median is 0: below the clock's resolution",
         )
-    if len(pairs) < 2:
-        text = f"{len(pairs)} round in common; an interval needs 2, a verdict {MIN_ROUNDS}"
+    if len(pairs) < FEWEST:
+        text = f"rounds in common: {len(pairs)}; an interval needs {FEWEST}, a verdict {MIN_ROUNDS}"
         return Ratio(value=None, interval=None, rounds=len(pairs), verdict="not-established", why=text)
     return _of_logs([math.log(b / a) for a, b in pairs], band, confidence)
 
@@ -74,8 +75,8 @@ def compare_geometric(shapes: Sequence[Sides], *, band: float = SAME_BAND, confi
             if pair and min(pair[0]) > 0:
                 logs.setdefault(number, []).append(math.log(pair[0][1] / pair[0][0]))
     means = [math.fsum(found) / len(found) for _, found in sorted(logs.items()) if len(found) == len(shapes)]
-    if len(means) < 2:
-        text = f"{len(means)} round that every shape has; an interval needs 2, a verdict {MIN_ROUNDS}"
+    if len(means) < FEWEST:
+        text = f"rounds that every shape has: {len(means)}; an interval needs {FEWEST}, a verdict {MIN_ROUNDS}"
         return Ratio(value=None, interval=None, rounds=len(means), verdict="not-established", why=text)
     return _of_logs(means, band, confidence)
 

@@ -14,6 +14,10 @@ from functools import lru_cache
 Interval = tuple[float, float]
 
 CONFIDENCE = 0.95
+MIN_ROUNDS = 3
+"""Fewer rounds give no interval: with one degree of freedom t is 12.7, and the ends lie decades apart."""
+HALF_WIDTH_TOLD = 1.0
+"""Of the median: an interval wider than this says only that the rounds disagree."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,24 +103,43 @@ def t_interval(values: Sequence[float], *, confidence: float = CONFIDENCE) -> In
 
 
 def median_interval(medians: Sequence[float], value: float | None = None) -> Confidence:
-    """95 % interval of a median from the medians of rounds.
+    """95 % interval of a median from the medians of rounds, as `interval_of` gives it.
+
+    `value` is the overall median that the interval is printed beside; the interval is widened, where needed, so
+    that it holds it, which can only raise the coverage. There is none, with the reason, from fewer than MIN_ROUNDS
+    rounds that differ, and where it would say nothing: times whose half-width is beyond HALF_WIDTH_TOLD.
+    """
+    count = len(medians)
+    interval = interval_of(medians)
+    if interval is None:
+        texts = ("no samples", "one round: its samples are not independent, so there is no interval")
+        text = texts[count] if count < 2 else f"{count} rounds: an interval needs {MIN_ROUNDS}"
+        return Confidence(interval=None, rounds=count, why=text)
+    middle = median(medians) if value is None else value
+    if min(medians) > 0 and half_width(middle, interval) > HALF_WIDTH_TOLD:
+        text = f"no interval: the {count} rounds disagree, it would be wider than the median itself"
+        return Confidence(interval=None, rounds=count, why=text)
+    return Confidence(interval=(min(interval[0], middle), max(interval[1], middle)), rounds=count)
+
+
+def interval_of(medians: Sequence[float]) -> Interval | None:
+    """95 % interval of what rounds have in common, however wide; None from fewer than MIN_ROUNDS that differ.
 
     Taken on the log scale (times are skewed to the right, and drift is a factor), linear when a value is ≤ 0.
-    `value` is the overall median that the interval is printed beside; the interval is widened, where needed, so
-    that it holds it, which can only raise the coverage.
     """
-    if len(medians) < 2:
-        text = "one round: its samples are not independent, so there is no interval" if medians else "no samples"
-        return Confidence(interval=None, rounds=len(medians), why=text)
-    if min(medians) == max(medians):
-        low = high = medians[0]
-    elif min(medians) > 0:
-        low, high = (math.exp(end) for end in t_interval([math.log(m) for m in medians]))
-    else:
-        low, high = t_interval(medians)
-    if value is not None:
-        low, high = min(low, value), max(high, value)
-    return Confidence(interval=(low, high), rounds=len(medians))
+    if len(medians) >= 2 and min(medians) == max(medians):
+        return (medians[0], medians[0])
+    if len(medians) < MIN_ROUNDS:
+        return None
+    if min(medians) > 0:
+        low, high = t_interval([math.log(m) for m in medians])
+        return (_exp(low), _exp(high))
+    return t_interval(medians)
+
+
+def _exp(end: float) -> float:
+    """Undo the logarithm of an end of an interval; infinite where a float cannot hold it."""
+    return math.exp(end) if end < 700 else math.inf
 
 
 def half_width(value: float, interval: Interval) -> float:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from kdaprof.analysis.stats import half_width, median_interval, round_medians
+from kdaprof.analysis.stats import MIN_ROUNDS, half_width, interval_of, round_medians
 from kdaprof.probe.plan import Effort
 from kdaprof.probe.series import Series
 
@@ -32,7 +32,7 @@ def why_enough(group: Sequence[Series], rounds: int, took_ns: int, effort: Effor
 
 
 def _still(widest: float) -> str:
-    return f"is still ± {widest:.0%}" if math.isfinite(widest) else "is not known: that takes two rounds"
+    return f"is still ± {widest:.0%}" if math.isfinite(widest) else f"is not known: that takes {MIN_ROUNDS} rounds"
 
 
 def wall_half_width(series: Series) -> float:
@@ -43,5 +43,5 @@ def wall_half_width(series: Series) -> float:
         return float("inf") if medians else 0.0
     ordered = sorted(medians)
     middle = ordered[len(ordered) // 2]
-    interval = median_interval(medians).interval
+    interval = interval_of(medians)
     return half_width(middle, interval) if interval else float("inf")

@@ -33,7 +33,8 @@ def too_wide(name: str, fact: Fact) -> str | None:
     if interval is None and name in _WITHOUT_ROUNDS:
         interval, words = _spread(fact), "p10…p90 of the samples"
     if interval is None:
-        return f"no interval: {fact.n} {'sample' if fact.n == 1 else 'samples'}, fewer than 2 rounds"
+        why = (fact.detail or "too few rounds").removeprefix("no interval: ")
+        return f"no interval: {fact.n} {'sample' if fact.n == 1 else 'samples'}, {why}"
     half = half_width(float(fact.value), interval)
     if half <= limit:
         return None

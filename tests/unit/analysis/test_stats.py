@@ -57,11 +57,28 @@ def test_interval_holds_the_median_that_stands_beside_it() -> None:
     assert found.interval[0] == 97.0
 
 
-@pytest.mark.parametrize(("medians", "why"), [([], "no samples"), ([5.0], "one round")])
-def test_fewer_than_two_rounds_give_a_reason_instead_of_an_interval(medians: list[float], why: str) -> None:
+@pytest.mark.parametrize(
+    ("medians", "why"),
+    [
+        ([], "no samples"),
+        ([5.0], "one round"),
+        ([5.0, 5.1], "2 rounds: an interval needs 3"),
+        ([1.0, 1.0, 50.0], "the 3 rounds disagree"),
+        ([1.0, 1e300, 1e-300], "the 3 rounds disagree"),
+    ],
+)
+def test_rounds_that_tell_nothing_give_a_reason_instead_of_an_interval(medians: list[float], why: str) -> None:
     found = stats.median_interval(medians)
     assert found.interval is None
     assert why in (found.why or "")
+    assert found.rounds == len(medians)
+
+
+def test_an_interval_of_more_than_half_its_median_is_still_told() -> None:
+    found = stats.median_interval([80.0, 100.0, 130.0])
+    assert found.interval is not None
+    assert 0.5 < stats.half_width(100.0, found.interval) < stats.HALF_WIDTH_TOLD
+    assert stats.median_interval([7.0, 7.0]).interval == (7.0, 7.0)  # counts that agree have nothing to tell apart
 
 
 def test_half_width_is_half_the_interval_and_infinite_around_zero() -> None:

@@ -64,7 +64,7 @@ def test_time_is_bounded_a_cell() -> None:
 def test_one_round_has_no_interval_and_says_so() -> None:
     one = Effort(rounds=1, rounds_most=1)
     text = why_enough([measured([[5, 6, 7]])], 1, 0, one)
-    assert text == "the most that are taken; the widest wall interval is not known: that takes two rounds"
+    assert text == "the most that are taken; the widest wall interval is not known: that takes 3 rounds"
 
 
 @pytest.mark.parametrize("wall", [0, 1, 10**12])
