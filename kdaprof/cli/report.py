@@ -36,7 +36,7 @@ examples:
       several runs on one page, side by side, what differs between their machines first
   kdaprof report reports/h200-kda --tables field > field.md
       the tables of a field report: implementations, speedups with verdict, roofline, methods, what is missing
-  kdaprof report reports/* --check
+  kdaprof report reports/*/ --check
       does every stored figure still follow from its samples? exit 3 names those that do not
   kdaprof report reports/h200-kda --write
       store what this version derives from the same samples: facts, findings, report.md
@@ -200,13 +200,21 @@ def _put_page(shown: Sequence[Shown], out: Path | None, *, show: bool) -> None:
     target = out or default
     if target.is_dir():
         raise UsageError(f"--out {target}: is a directory; name a file in it")
-    if target.exists() and MARK.encode() not in target.read_bytes()[:200]:
+    if target.exists() and not _is_page(target, MARK):
         raise UsageError(f"{target}: exists and is no page of kdaprof; choose another --out")
     runs = [(one.raw, one.results) for one in shown]
     write_text(target, render(*runs[0]) if len(runs) == 1 else render_several(runs))
     out_console().print(str(target), soft_wrap=True)
     if show and not webbrowser.open(target.resolve().as_uri()):
         err_console().print(f"no browser here; open {target} in one", soft_wrap=True)
+
+
+def _is_page(target: Path, mark: str) -> bool:
+    """Whether a page of ours stands there; only its first bytes are read, and of a device or pipe none at all."""
+    if not target.is_file():
+        return False
+    with target.open("rb") as file:
+        return mark.encode() in file.read(200)
 
 
 def _print_json(shown: Sequence[Shown]) -> None:

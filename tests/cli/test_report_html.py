@@ -161,6 +161,7 @@ def test_the_page_goes_into_the_run_and_over_nothing_else(tmp_path: Path, capsys
     assert main(["report", str(run), "--html", "--out", str(notes)]) == 2
     assert "exists and is no page of kdaprof" in capsys.readouterr().err
     assert notes.read_text() == "<p>mine</p>"
+    assert main(["report", str(run), "--html", "--out", "/dev/zero"]) == 2  # is not read to its end
 
 
 def test_open_shows_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:

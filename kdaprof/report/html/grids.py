@@ -30,6 +30,7 @@ def figure_grid(
     *,
     notes: Sequence[str] = (),
     bars: bool = False,
+    stacked: bool = False,
 ) -> Grid:
     """One row a pair, one column a spec; columns without any value are left out, and a note says why."""
     told = [pair for pair in pairs if any(_has(pair.fact(spec[0], spec[1])) for spec in specs)]
@@ -68,6 +69,7 @@ def figure_grid(
         notes=(*notes, *said),
         row_heads=len(names.columns),
         breaks=_groups(rows, len(names.columns)),
+        stacked=stacked,
     )
 
 
@@ -83,13 +85,15 @@ def fact_spot(
     share = None
     if bars and fact is not None and fact.value is not None and name in _SHARES:
         share = min(max(float(fact.value), 0.0), 1.0)
+    text, opens, ends = entry.text.partition(" [")
     return Spot(
-        text=entry.text,
+        text=text,
         raw="" if fact is None or fact.value is None else f"{fact.value:.10g}",
         fact=row_id(cell, name) if cell is not None and fact is not None else "",
         rules=entry.rules,
         missing=entry.missing or "",
         share=share,
+        spread=opens + ends,
     )
 
 

@@ -24,7 +24,7 @@ class Spot:
     """One place of a table. `raw` is the value in base units, for the CSV; `fact` names its row in "Every figure".
 
     `rules` refuse the figure, which is then struck out; `missing` is the reason for one that is not there. `share`
-    (0…1) draws a bar behind the figure.
+    (0…1) draws a bar behind the figure. `spread` is its interval or range in brackets, said more softly.
     """
 
     text: str
@@ -35,6 +35,7 @@ class Spot:
     tone: str = ""
     share: float | None = None
     href: str = ""
+    spread: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,10 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """A table that copies as text and downloads as CSV. `breaks` are rows before which a group begins."""
+    """A table that copies as text and downloads as CSV. `breaks` are rows before which a group begins.
+
+    `stacked` puts intervals below their figures, for a table with many of them.
+    """
 
     id: str
     caption: str
@@ -59,6 +63,7 @@ class Grid:
     row_heads: int = 1
     breaks: frozenset[int] = frozenset()
     row_ids: tuple[str, ...] = ()
+    stacked: bool = False
     kind: ClassVar[str] = "grid"
 
 

@@ -42,7 +42,7 @@ def split(pairs: Sequence[Pair], names: Naming) -> Chart | None:
             text=[format_fraction(s) if s >= 0.06 and p == 1.0 else "" for s, p in zip(shares, pale, strict=True)],
             textposition="inside",
             insidetextanchor="middle",
-            textfont={"color": "white", "size": 11},
+            textfont={"size": 11},
             textangle=0,
             customdata=[f"{format_ns(v)}, {format_fraction(s)}" for v, s in zip(values, shares, strict=True)],
             hovertemplate=f"%{{y}}<br>{title} %{{customdata}} of the call<extra></extra>",

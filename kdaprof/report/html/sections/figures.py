@@ -66,7 +66,9 @@ def eager_to_floor(subject: Subject) -> Section | None:
     drawn = ladder(scene.pairs, scene.naming)
     if not pairs and drawn is None:
         return None
-    grid = figure_grid("graph-table", "Eager → graph → busy → floor", pairs, scene.naming, GRAPH, notes=(GRAPH_LEGEND,))
+    grid = figure_grid(
+        "graph-table", "Eager → graph → busy → floor", pairs, scene.naming, GRAPH, notes=(GRAPH_LEGEND,), stacked=True
+    )
     blocks = _some(drawn, grid if grid.rows else None)
     lead = "How much of a call is launch overhead, what a CUDA Graph takes away, and what only better kernels could."
     return Section("graph", "Eager → graph → busy → floor", blocks, lead)
@@ -82,7 +84,7 @@ def idle(subject: Subject) -> Section | None:
     told = [name for name in IDLE_CLASSES if any((f := p.fact("eager", name)) and f.value for p in pairs)]
     specs: list[Spec] = [("eager", "idle_ns", "idle", None), *(("eager", name, None, "range") for name in told)]
     specs.append(("eager", "drained_by_sync_ns", None, "range"))
-    grid = figure_grid("idle-table", "Idle by class", pairs, scene.naming, specs, notes=(IDLE_LEGEND,))
+    grid = figure_grid("idle-table", "Idle by class", pairs, scene.naming, specs, notes=(IDLE_LEGEND,), stacked=True)
     return Section(
         "idle", "Where the GPU idles", (drawn, grid), "A call's wall is busy plus idle, and idle has causes."
     )
@@ -185,7 +187,7 @@ def peers(subject: Subject) -> Section | None:
 def more(subject: Subject) -> Section | None:
     """Figures that are asked for less often."""
     pairs = [pair for pair in subject.scene.pairs if pair.eager]
-    grid = figure_grid("more-table", "More figures", pairs, subject.scene.naming, MORE)
+    grid = figure_grid("more-table", "More figures", pairs, subject.scene.naming, MORE, stacked=True)
     if all(len(row) <= grid.row_heads for row in grid.rows):
         return None
     return Section("more", "More figures", (grid,), "Asked for less often.")
