@@ -42,9 +42,9 @@ class Roofline:
 
 
 def used_ceilings(roofline: Roofline) -> tuple[Ceiling, ...]:
-    """Those that a row rests on, copy first."""
+    """Those that a row rests on, copy first, and what each launch costs."""
     names = {COPY, *(one.row.basis.rate for one in roofline.stood)}
-    return tuple(ceiling for ceiling in roofline.ceilings if ceiling.name in names)
+    return tuple(ceiling for ceiling in roofline.ceilings if ceiling.name in names or ceiling.unit == "ns")
 
 
 def roofline_document(roofline: Roofline, *, command: Sequence[str]) -> Json:

@@ -207,9 +207,10 @@ def _card_here(args: argparse.Namespace) -> _Card:
     from kdaprof.instruments.clock import MonotonicClock
     from kdaprof.instruments.cuda_device import open_device
     from kdaprof.probe.ceilings import measure_ceilings
+    from kdaprof.probe.launch_costs import measure_launch_costs
 
-    device = open_device()
-    ceilings = measure_ceilings(device, MonotonicClock())
+    device, clock = open_device(), MonotonicClock()
+    ceilings = (*measure_ceilings(device, clock), *measure_launch_costs(device, clock))
     traits = device.traits
     return _Card(ceilings=ceilings, sms=traits.sm_count if traits else None, name=traits.name if traits else None)
 

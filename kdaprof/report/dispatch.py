@@ -36,6 +36,10 @@ def show_dispatch(
     console.print()
     for reason, number in reasons.items():
         _line(console, f"[{number}] {reason}", "dim")
+    for row in table.rows:
+        if row.evidence is not None and row.evidence.verdict == "contradicted":
+            told = "; ".join(f"{w.name} says {w.says}: {w.detail}" for w in row.evidence.witnesses if w.says)
+            _line(console, f"Contradicted: {row.key}: {told}", "bold red")
     away = away_from_plain(table.rows)
     if away:
         console.print()

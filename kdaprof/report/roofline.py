@@ -14,7 +14,7 @@ from kdaprof.analysis.roofline_measured import Stood, beaten
 from kdaprof.report.tables import DASH
 from kdaprof.runs.cells import CellKey
 from kdaprof.runs.facts import Fact, Reason
-from kdaprof.runs.units import format_bytes, format_fraction, format_ns, format_number, format_rate
+from kdaprof.runs.units import format_bytes, format_fraction, format_ns, format_number, format_value
 
 _SAYS = {
     COMPULSORY: "compulsory: inputs and outputs once, what the op must move",
@@ -31,7 +31,7 @@ def show_roofline(console: Console, roofline: Roofline, *, tensors: bool) -> Non
         _line(console, beside, "dim")
     for ceiling in used_ceilings(roofline):
         origin = ceiling.provenance + (f": {ceiling.detail}" if ceiling.detail else "")
-        _line(console, f"  {ceiling.name:<16} {format_rate(ceiling.value, ceiling.unit)}  ({origin})", "")
+        _line(console, f"  {ceiling.name:<16} {format_value(ceiling.value, ceiling.unit)}  ({origin})", "")
     if roofline.ceilings_missing:
         _line(console, f"  no ceilings: {roofline.ceilings_missing}", "")
     for name in dict.fromkeys(one.row.basis.name for one in roofline.stood):

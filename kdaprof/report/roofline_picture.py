@@ -42,7 +42,7 @@ def roofline_picture(roofline: Roofline) -> str | None:
     busy time it is the rate that was reached (filled; hollow and dashed when a rule refuses the figure).
     """
     named = {ceiling.name: ceiling for ceiling in used_ceilings(roofline)}
-    rates = [ceiling for name, ceiling in named.items() if name != COPY]
+    rates = [ceiling for name, ceiling in named.items() if name != COPY and ceiling.unit == "FLOP/s"]
     points = [(one, *_place(one)) for one in roofline.stood if one.row.floor.value and one.row.basis.intensity]
     if COPY not in named or not rates or not points:
         return None

@@ -20,7 +20,8 @@ from kdaprof.workloads.op import op_of
 WHOLE = "one graph"
 GRAPHED = "CUDA graph"
 _PATHS = ("auto", "tensor")
-_HINTS = "perf_hints"
+# Where inductor says why it skips CUDA Graphs: torch 2.11 among its hints, 2.13 in a log of their own.
+_LOGS = ("__perf_hints", "__cudagraphs")
 
 
 def compiler_rows(device: Device, *, dtypes: Sequence[str]) -> Iterator[DispatchRow]:
@@ -68,7 +69,7 @@ def graph_skips(row: DispatchRow, op: Callable[..., object], inputs: Sequence[to
     torch._dynamo.reset()
     before = counters["inductor"]["cudagraph_skips"]
     try:
-        with _hints() as said, warnings.catch_warnings():
+        with SkipReasons() as said, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             compiled = torch.compile(op, mode="reduce-overhead", dynamic=False)
             for _ in range(3):
@@ -81,13 +82,13 @@ def graph_skips(row: DispatchRow, op: Callable[..., object], inputs: Sequence[to
     skips = counters["inductor"]["cudagraph_skips"] - before
     if not skips:
         return replace(row, chosen=GRAPHED)
-    reasons = tuple(dict.fromkeys(_first(text) for text in said.texts if "cudagraph" in text.lower()))
+    reasons = tuple(dict.fromkeys(_first(text) for text in said.texts if "skipping cudagraph" in text.lower()))
     refused = tuple(Refusal(path=GRAPHED, reason=text) for text in reasons or ("torch gave no reason",))
     return replace(row, chosen="no CUDA graph", refused=refused)
 
 
-class _Hints(logging.Handler):
-    """Keeps the texts of inductor's performance hints, where it says why it skips CUDA Graphs."""
+class SkipReasons(logging.Handler):
+    """Keeps what inductor says while it is entered, as why it skips CUDA Graphs; the logs are put back."""
 
     def __init__(self) -> None:
         super().__init__(logging.DEBUG)
@@ -98,12 +99,12 @@ class _Hints(logging.Handler):
         """Keep one."""
         self.texts.append(record.getMessage())
 
-    def __enter__(self) -> _Hints:
+    def __enter__(self) -> SkipReasons:
         import torch._inductor.compile_fx  # noqa: PLC0415  makes the loggers
         import torch._inductor.cudagraph_utils  # noqa: F401, PLC0415
 
         for name in list(logging.root.manager.loggerDict):
-            if name.startswith("torch._inductor") and name.endswith(f"__{_HINTS}"):
+            if name.startswith("torch._inductor") and name.endswith(_LOGS):
                 logger = logging.getLogger(name)
                 self._loggers.append((logger, logger.level, logger.propagate))
                 logger.addHandler(self)
@@ -116,10 +117,6 @@ class _Hints(logging.Handler):
             logger.removeHandler(self)
             logger.setLevel(level)
             logger.propagate = propagate
-
-
-def _hints() -> _Hints:
-    return _Hints()
 
 
 def _reason(found: object) -> str:

@@ -15,6 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from kdaprof.analysis.recordings import kernels_of, launches_of, read_recording
 from kdaprof.analysis.view import KernelRow
+from kdaprof.errors import UnavailableError
 from kdaprof.instruments.clock import Clock
 from kdaprof.instruments.device import Device
 from kdaprof.instruments.kineto import record
@@ -30,13 +31,15 @@ class Seen:
 
 
 def kernels_of_call(call: Callable[[], object], device: Device, clock: Clock) -> Seen:
-    """Record one call on the device; nothing is recorded on a CPU."""
+    """Record one call on the device; nothing on a CPU, or where another profiler holds the device's records."""
     if device.kind != "cuda":
         return Seen()
     with tempfile.TemporaryDirectory(prefix="kdaprof-dispatch-") as folder:
-        made = record(
-            call, 1, mode="cuda", device=device, clock=clock, out_path=Path(folder) / "trace.json.gz", warmup=1
-        )
+        trace = Path(folder) / "trace.json.gz"
+        try:
+            made = record(call, 1, mode="cuda", device=device, clock=clock, out_path=trace, warmup=1)
+        except UnavailableError:
+            return Seen()
         recording = read_recording(reader.read(made.path))
     launches = next((count for _, count in launches_of(recording)), None)
     return Seen(kernels=kernels_of(recording), launches=launches)

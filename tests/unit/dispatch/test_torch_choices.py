@@ -11,7 +11,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from kdaprof.instruments.device import CpuDevice
 from kdaprof.probe.dispatch.attention import attention_rows
-from kdaprof.probe.dispatch.compiler import compiler_rows, graph_breaks
+from kdaprof.probe.dispatch.compiler import SkipReasons, compiler_rows, graph_breaks
 from kdaprof.probe.dispatch.layer import TORCH_LOOP, layer_rows
 from kdaprof.probe.dispatch.peers import package_missing, peer_rows
 from kdaprof.runs.dispatch import DispatchRow
@@ -48,6 +48,16 @@ def test_the_op_is_one_graph_and_a_print_breaks_one() -> None:
     rows = list(compiler_rows(CpuDevice(), dtypes=("float32",)))
     assert [row.chosen for row in rows if "fullgraph" in row.context] == ["one graph", "one graph"]
     assert all("nothing to capture" in (row.detail or "") for row in rows if "reduce-overhead" in row.context)
+
+
+def test_torch_s_reason_for_skipping_cuda_graphs_is_kept() -> None:
+    """The real function of torch says it, with the log switched off as by default; only a GPU makes it speak itself."""
+    from torch._inductor.cudagraph_utils import log_cudagraph_skip_and_bump_counter
+
+    with SkipReasons() as said:
+        log_cudagraph_skip_and_bump_counter("skipping cudagraphs due to mutated inputs (1 instances)")
+    log_cudagraph_skip_and_bump_counter("skipping cudagraphs due to something later")
+    assert said.texts == ["skipping cudagraphs due to mutated inputs (1 instances)"]
 
 
 def test_a_missing_package_a_broken_one_and_an_old_one_have_their_real_reason(

@@ -119,3 +119,11 @@ def test_a_share_inherits_what_refuses_its_parts() -> None:
     (alone,) = stand([row], {}, None)
     assert alone.share.value is None
     assert "--run" in (alone.share.detail or "")
+
+
+def test_launch_costs_are_the_card_s_alone() -> None:
+    from kdaprof.instruments.clock import MonotonicClock
+    from kdaprof.instruments.device import CpuDevice
+    from kdaprof.probe.launch_costs import measure_launch_costs
+
+    assert measure_launch_costs(CpuDevice(), MonotonicClock()) == ()
