@@ -9,6 +9,7 @@ from kdaprof.runs.cells import CellKey
 from kdaprof.runs.conditions import Conditions
 from kdaprof.runs.environment import Environment
 from kdaprof.runs.facts import Provenance, Unit
+from kdaprof.runs.memory import StepMemory
 
 Status = Literal["ok", "failed", "unavailable", "skipped"]
 
@@ -136,6 +137,7 @@ class Observed:
     capture: Capture | None = None
     work: Work | None = None
     profiled: tuple[Profiled, ...] = ()
+    memory: StepMemory | None = None
     missing: dict[str, str] = field(default_factory=dict)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from kdaprof.analysis.findings import compare, device, graph, host, loop, machine, path, warm
+from kdaprof.analysis.findings import compare, device, graph, host, loop, machine, memory, path, warm
 from kdaprof.analysis.findings.path import CONTRADICTED
 from kdaprof.analysis.view import CellView
 from kdaprof.runs.results import Finding, Severity
@@ -23,6 +23,7 @@ DETECTORS: tuple[Detector, ...] = (
     machine.clocks_moved,
     warm.not_warm,
     warm.pool_grew,
+    memory.never_reused,
     warm.spikes,
     graph.capture_failed,
     graph.input_copies,

@@ -19,6 +19,7 @@ from kdaprof.probe.series import Series
 from kdaprof.probe.step.bordered import allocation_samples, bordered_sample, watched_sample
 from kdaprof.probe.step.capture import GraphedStep, capture_step
 from kdaprof.probe.step.check import check_step
+from kdaprof.probe.step.memory import history_of, step_memory
 from kdaprof.probe.sustained import sustained
 from kdaprof.probe.witness import observe_gate
 from kdaprof.runs.cells import CellKey
@@ -155,12 +156,19 @@ class StepGroup:
         self._beside(key, ("gpu_span_ns",), lambda: event_repeats(step.whole, bench, effort))
         self._beside(key, ("allocs", "alloc_bytes", "peak_bytes"), lambda: self._allocations(step))
         self._beside(key, ("util_mean", "util_idle_share"), lambda: util.extend(sustained(step.whole, bench, effort)))
+        if step.phases:  # a sweep's steps are many, and its question is another
+            self._beside(key, ("memory",), lambda: self._memory(step))
 
     def _allocations(self, step: _Step) -> None:
         if self._bench.allocator.missing is not None:
             return
         for _ in range(self._effort.allocator):
             allocation_samples(step.whole, step.phases, step.lines, step.case, self._bench)
+
+    def _memory(self, step: _Step) -> None:
+        history = history_of(self._bench.device)
+        if history is not None:
+            self._note((step.whole.key,), memory=step_memory(step.whole, self._bench, history))
 
     def _input_copies(self, key: CellKey, case: GraphedStep) -> None:
         series = next(one for one in self._series if one.key == key)

@@ -13,6 +13,7 @@ from scenes import MS, SECOND, US, figure, good_facts, view
 from kdaprof.analysis.guards import judge_run
 from kdaprof.analysis.view import CellView, WarmUp
 from kdaprof.runs.facts import Fact
+from kdaprof.runs.memory import StepMemory
 from kdaprof.runs.record import Capture, GateObservation, OwnCost, Refusal
 from kdaprof.runs.results import Evidence, Witness
 from kdaprof.runs.samples import Sample
@@ -147,6 +148,14 @@ _BROKEN = Capture(
     error="operation not permitted",
     hint="Keep it on the GPU.",
 )
+
+
+def pool_view(*reserved_mib: float) -> Views:
+    """A cell whose reserved memory stood at these levels behind its recorded steps."""
+    levels = tuple(round(level * (1 << 20)) for level in reserved_mib)
+    memory = StepMemory(allocs=(10,) * len(levels), held_bytes=levels, reserved_bytes=levels, peak_bytes=levels[-1])
+    return judged(g.seen(memory=memory))
+
 
 SCENES: dict[str, tuple[FindingScene, ...]] = {
     "path-contradicted": (
@@ -338,6 +347,11 @@ SCENES: dict[str, tuple[FindingScene, ...]] = {
                 ),
             ),
         ),
+    ),
+    "reserved-never-reused": (
+        FindingScene("grew in two steps", pool_view(8, 8, 8, 9, 10), pool_view(8, 8, 8, 8, 10)),
+        FindingScene("grew by a segment", pool_view(8, 9, 9, 9, 10), pool_view(8, 9, 9, 9, 9.99)),
+        FindingScene("still grows", pool_view(8, 9, 9, 9, 10), pool_view(8, 9, 10, 10, 10)),
     ),
     "cold-start": (
         FindingScene(

@@ -1,0 +1,50 @@
+"""What a report says of a step's memory and of its first step."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import scenes
+from scenes import MS
+
+from kdaprof.analysis.derive import derive
+from kdaprof.report.markdown import render
+from kdaprof.runs.cells import CellKey, make_shape
+from kdaprof.runs.memory import AllocationSite, Pool, StepMemory
+
+MIB = 1 << 20
+KEY = CellKey("step", "fused", "plain", "eager", "step", make_shape("step", (8, 512, 4)), "float32")
+MEMORY = StepMemory(
+    allocs=(200,) * 8,
+    held_bytes=tuple(range(100 * MIB, 180 * MIB, 10 * MIB)),
+    reserved_bytes=tuple(range(400 * MIB, 480 * MIB, 10 * MIB)),
+    peak_bytes=300 * MIB,
+    pool=Pool(reserved_bytes=400 * MIB, free_bytes=100 * MIB, largest_free_bytes=60 * MIB, segments=9),
+    sites=(AllocationSite(where="kda/fused.py:12 in forward", size_bytes=12 * MIB, count=32),),
+    warm_wall_ns=(50 * MS, 51 * MS),
+    emptied_wall_ns=(90 * MS, 91 * MS),
+)
+
+
+def text_of(**seen: object) -> str:
+    raw = scenes.raw(scenes.scene(cell_key=KEY, **seen))
+    return render(raw.record, derive(raw))
+
+
+def test_memory_is_told_with_its_pool_and_sites() -> None:
+    text = text_of(memory=MEMORY)
+    assert "## The step's memory" in text
+    row = next(line for line in text.splitlines() if "| 200 |" in " ".join(line.split()))
+    cells = [cell.strip() for cell in row.strip("|").split("|")]
+    assert cells[1:] == ["200", "315 MB", "493 MB", "10.5 MB", "10 %", "50.5 ms", "90.5 ms"]
+    assert "kda/fused.py:12 in forward" in text
+    assert "reserved memory grows by 10.5 MB a step and is never reused" in text
+
+
+def test_pools_whose_samples_overlap_are_not_ordered() -> None:
+    text = text_of(memory=replace(MEMORY, emptied_wall_ns=(50 * MS, 91 * MS)))
+    assert "(no order)" in text
+
+
+def test_a_run_without_recorded_memory_has_no_such_section() -> None:
+    assert "The step's memory" not in text_of()
