@@ -9,9 +9,9 @@ from functools import lru_cache
 
 import torch
 
-CHUNK = 16
-MAX_DIM = 128
-DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+from kdaprof.kda.limits import CHUNK, fused_limit
+
+__all__ = ["CHUNK", "interpreted", "refusal", "triton_missing"]
 
 
 @lru_cache(maxsize=1)
@@ -38,13 +38,9 @@ def refusal(*, device_type: str, dtype: torch.dtype, k_dim: int, v_dim: int, chu
     `device_type` is `tensor.device.type`; `dtype` that of q, k and v; `k_dim` and `v_dim` are the head sizes.
     The answer for equal arguments is kept for the life of the process.
     """
-    if dtype not in DTYPES:
-        return f"dtype {str(dtype).removeprefix('torch.')} (fused takes float32, bfloat16, float16)"
-    if chunk != CHUNK:
-        return f"chunk {chunk} (fused is written for {CHUNK})"
-    for name, size in (("K", k_dim), ("V", v_dim)):
-        if size <= 0 or size % 16 or size > MAX_DIM:
-            return f"{name} = {size} (fused takes multiples of 16 up to {MAX_DIM})"
+    name = str(dtype).removeprefix("torch.")
+    if (limit := fused_limit(dtype=name, k_dim=k_dim, v_dim=v_dim, chunk=chunk)) is not None:
+        return limit
     if device_type != "cuda" and not (device_type == "cpu" and interpreted()):
         return f"device {device_type} (fused needs cuda; on a CPU only under TRITON_INTERPRET=1)"
     return triton_missing()
