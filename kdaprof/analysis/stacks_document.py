@@ -16,6 +16,7 @@ from kdaprof.analysis.util_join import Interval
 from kdaprof.runs.codec import schema_name, to_json
 from kdaprof.runs.facts import Fact, absent
 from kdaprof.runs.stacks import STACKS_KIND, StacksRecord, ThreadTicks
+from kdaprof.runs.units import format_fraction
 
 Json = dict[str, Any]  # a document on its way out: built here, validated against the shipped JSON Schema in tests
 Verdict = Literal["good", "poor", "unusable"]
@@ -25,6 +26,10 @@ POOR_ERRORS = 0.05
 
 UNUSABLE_ERRORS = 0.5
 """From here on most stacks are old ones that went on."""
+
+CROWDED = 0.1
+"""From this share of time ready without a core on, native stacks lean towards what the process does when it sleeps:
+py-spy competes for the same cores. Python stacks are corrected by the kernel's counters."""
 
 _NATIVE_NEXT = "inside a C call a Python stack ends at the line that made it; --native sees further"
 
@@ -47,6 +52,7 @@ class StacksView:
     threads: tuple[ThreadTime, ...]
     others: tuple[OtherThread, ...]
     error_share: Fact
+    crowded: Fact
     verdict: Verdict
     own_cost: Fact
 
@@ -68,14 +74,15 @@ def stacks_view(
     others = [
         OtherThread(t.tid, t.name, int(t.run_ns[-1] - t.run_ns[0])) for t in ticks if t.tid not in seen and len(t.t_ns)
     ]
-    share = _error_share(record)
+    share, crowded = _error_share(record), _crowded(None if record.pid is None else of_tid.get(record.pid))
     return StacksView(
         record=record,
         stacks=stacks,
         threads=tuple(sorted(times, key=lambda time: (time.tid != record.pid, -_awake(time)))),
         others=tuple(sorted((o for o in others if o.run_ns), key=lambda other: -other.run_ns)),
         error_share=share,
-        verdict=_verdict(share),
+        crowded=crowded,
+        verdict=_verdict(share, crowded, native=record.native),
         own_cost=_own_cost(record),
     )
 
@@ -107,6 +114,12 @@ def judged(view: StacksView) -> str:
     said = f"{record.errors} of {record.samples + record.errors} samples failed"
     if view.verdict == "good":
         return said
+    if view.error_share.value < POOR_ERRORS:
+        crowded = format_fraction(view.crowded.value or 0)
+        return (
+            f"{said}, but for {crowded} of the time the process was ready and had no core: native stacks then lean "
+            "towards its sleep; record on a quiet machine, or without --native"
+        )
     if view.verdict == "poor":
         return f"{said}: shares may be off by as much; --native stops the process for each sample and fails less"
     return f"{said}: most stacks are old ones that went on; use --native, or another version of py-spy"
@@ -132,6 +145,7 @@ def stacks_document(view: StacksView) -> Json:
         "samples": record.samples,
         "errors": record.errors,
         "error_share": to_json(view.error_share),
+        "no_core": to_json(view.crowded),
         "verdict": view.verdict,
         "own_cost": to_json(view.own_cost),
         "threads": [_thread(view, thread) for thread in view.threads],
@@ -199,9 +213,18 @@ def _error_share(record: StacksRecord) -> Fact:
     return Fact(value=record.errors / tried, unit="fraction", n=tried)
 
 
-def _verdict(share: Fact) -> Verdict:
+def _crowded(main: ThreadTicks | None) -> Fact:
+    if main is None:
+        return absent("fraction", "failed", "the kernel's counters of the main thread could not be read")
+    span, delay = int(main.t_ns[-1] - main.t_ns[0]), int(main.delay_ns[-1] - main.delay_ns[0])
+    return Fact(value=delay / span, unit="fraction", n=len(main.t_ns))
+
+
+def _verdict(share: Fact, crowded: Fact, *, native: bool) -> Verdict:
     if share.value is None or share.value >= UNUSABLE_ERRORS:
         return "unusable"
+    if native and (crowded.value or 0) >= CROWDED:
+        return "poor"
     return "poor" if share.value >= POOR_ERRORS else "good"
 
 

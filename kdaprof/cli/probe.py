@@ -11,10 +11,11 @@ from kdaprof.cli.parser import VerbParser
 from kdaprof.cli.standing import add_store_flag, store_of
 from kdaprof.cli.stopping import stoppable
 from kdaprof.errors import UsageError
+from kdaprof.kda.peers.presets import PRESETS
 from kdaprof.probe.plan import Effort, Request
 from kdaprof.probe.step.plan import STEP_EFFORT, StepRequest
 
-_STEP_FLAGS = ("preset", "batch", "seq", "max_iter", "ablate")
+_STEP_FLAGS = ("batch", "seq", "max_iter", "ablate")
 
 EXAMPLES = """\
 examples:
@@ -24,6 +25,8 @@ examples:
       three paths interleaved in the same rounds, forward and forward + backward
   kdaprof probe --paths tensor --contexts plain,checkpoint,autocast --shape 4,2048,16,128,128 --dtype bfloat16
       the same path as training wraps it, at another shape
+  kdaprof probe --paths fused,fla --phases fwd,fwdbwd --cold-limit 300
+      beside FLA's chunk_kda (pip install 'kdaprof[peers]'), whose kernels tune for minutes in the first call
   kdaprof probe --workload step --paths fused,tensor --ablate kda
       a whole training step, phase by phase: forward, teacher, loss, backward, optimiser, average; KDA's part of each
   kdaprof probe --target my_package.training:make_step
@@ -46,17 +49,23 @@ def build_parser() -> argparse.ArgumentParser:
     )
     what = parser.add_argument_group("what is measured")
     what.add_argument("--workload", default="kda", help="kda: the op (default); step: a small training step around it")
-    what.add_argument("--path", metavar="PATH", help="one path: fused, tensor, tensor-rows, compiled, reference")
+    what.add_argument(
+        "--path", metavar="PATH", help="one path: fused, tensor, tensor-rows, compiled, reference, fla, flashkda"
+    )
     what.add_argument("--paths", metavar="A,B", help="several, interleaved (default: fused,tensor)")
     what.add_argument("--shape", metavar="B,T,H,K,V", help="default 10,512,12,64,64 on a GPU, 1,40,2,32,32 without")
+    what.add_argument(
+        "--preset", metavar="P", help="production, fla-model, fla-registry: shape and dtype (step: below)"
+    )
     what.add_argument("--chunk", type=int, default=16, metavar="C", help="tokens a chunk (default %(default)s)")
-    what.add_argument("--dtype", default="float32", help="float32, bfloat16, float16, float64 (default %(default)s)")
+    what.add_argument("--dtype", help="float32, bfloat16, float16, float64 (default float32, or the preset's)")
     what.add_argument("--phases", default="fwd,bwd,fwdbwd", metavar="P,P", help="default %(default)s")
     what.add_argument("--modes", default="eager,graph", metavar="M,M", help="default %(default)s")
     what.add_argument("--contexts", default="plain", metavar="C,C", help="how the op is wrapped (default %(default)s)")
     what.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (default %(default)s)")
-    step = parser.add_argument_group("a training step (--workload step)")
-    step.add_argument("--preset", metavar="P", help="b8 and b10 (T 512), b32 (T 512), b4 (T 256), 4 iterations each")
+    step = parser.add_argument_group(
+        "a training step (--workload step)", "--preset b8 and b10 (T 512), b32 (T 512), b4 (T 256), 4 iterations each"
+    )
     step.add_argument("--batch", type=int, metavar="B", help="sequences a step (default 8; 2 without a GPU)")
     step.add_argument("--seq", type=int, metavar="T", help="tokens a sequence (default 512; 20 without a GPU)")
     step.add_argument("--max-iter", type=int, metavar="N", help="iterations of the looped block (default 4; 2)")
@@ -68,6 +77,8 @@ def build_parser() -> argparse.ArgumentParser:
     how.add_argument("--util-seconds", type=float, default=5.0, metavar="S", help="sustained loop a path (%(default)s)")
     how.add_argument("--cache", default="rotate", help="rotate: inputs are evicted from L2 (default); warm: one set")
     how.add_argument("--cold", action="store_true", help="also time first calls in fresh processes with empty caches")
+    how.add_argument("--stacks", action="store_true", help="then each path again, untimed, under py-spy")
+    how.add_argument("--cold-limit", type=float, metavar="S", help="end first calls of --cold and of peers after S s")
     how.add_argument("--seed", type=int, default=0, help="of the inputs (%(default)s)")
     how.add_argument("--wait", type=float, default=0.0, metavar="S", help="for a card that another run measures on")
     where = parser.add_argument_group("where it goes")
@@ -84,11 +95,13 @@ def run(argv: Sequence[str]) -> int:
     args = build_parser().parse_args(argv)
     request = _request(args, tuple(argv))  # refused without torch, before anything is imported
     store = None if args.store is None else store_of(args)  # a flag with no meaning is refused before, too
+    if args.stacks and isinstance(request, StepRequest):
+        raise UsageError("--stacks is the op's: for a step use `kdaprof stacks --steps RUN -- python train.py`")
     _require_torch()
     from kdaprof.cli.probe_run import probe_and_report
 
     with stoppable():
-        return int(probe_and_report(request, as_json=args.json, wait_s=args.wait, store=store))
+        return int(probe_and_report(request, as_json=args.json, wait_s=args.wait, store=store, stacks=args.stacks))
 
 
 def _request(args: argparse.Namespace, argv: tuple[str, ...]) -> Request | StepRequest:
@@ -105,17 +118,20 @@ def _request(args: argparse.Namespace, argv: tuple[str, ...]) -> Request | StepR
     given = [flag for flag in _STEP_FLAGS if getattr(args, flag) is not None]
     if given:
         raise UsageError(f"--{given[0].replace('_', '-')}: only with --workload step")
+    shape, dtype = _shape_and_dtype(args)
+    if args.cold_limit is not None and not 0 < args.cold_limit <= 86400:
+        raise UsageError(f"--cold-limit {args.cold_limit:g}: more than 0 and at most 86400 seconds")
     named = args.paths if args.path is None else args.path
     samples = 20 if args.samples is None else args.samples
-    effort = Effort(rounds=args.rounds, samples=samples, util_seconds=args.util_seconds)
+    effort = Effort(rounds=args.rounds, samples=samples, util_seconds=args.util_seconds, cold_limit_s=args.cold_limit)
     request = Request(
         paths="fused,tensor" if named is None else named,
         contexts=args.contexts,
         modes=args.modes,
         phases=args.phases,
-        shape=args.shape,
+        shape=shape,
         chunk=args.chunk,
-        dtype=args.dtype,
+        dtype=dtype,
         device=args.device,
         cache=args.cache,
         cold=args.cold,
@@ -129,9 +145,24 @@ def _request(args: argparse.Namespace, argv: tuple[str, ...]) -> Request | StepR
     return request.checked()
 
 
+def _shape_and_dtype(args: argparse.Namespace) -> tuple[str | None, str]:
+    """What the op is measured on: the preset's, or the two flags' own."""
+    dtype: str | None = args.dtype
+    if args.preset is None:
+        return args.shape, dtype or "float32"
+    preset = PRESETS.get(args.preset)
+    if preset is None:
+        raise UsageError(f"--preset: {args.preset!r} is unknown for the op; choose from {', '.join(PRESETS)}")
+    if args.shape is not None:
+        raise UsageError("--preset and --shape: give one of them")
+    return preset.shape, dtype or preset.dtype
+
+
 def _step_request(args: argparse.Namespace, argv: tuple[str, ...]) -> StepRequest:
     if args.ablate not in (None, "kda"):
         raise UsageError(f"--ablate: {args.ablate!r} is unknown; the op that can be left out is kda")
+    if args.cold_limit is not None:
+        raise UsageError("--cold-limit is the op's: a step's cold start is one step")
     if args.shape is not None:
         raise UsageError("--shape is the op's: a step takes --batch, --seq and --max-iter")
     named = args.paths if args.path is None else args.path
@@ -145,7 +176,7 @@ def _step_request(args: argparse.Namespace, argv: tuple[str, ...]) -> StepReques
         seq=() if args.seq is None else (args.seq,),
         max_iter=() if args.max_iter is None else (args.max_iter,),
         chunk=args.chunk,
-        dtype=args.dtype,
+        dtype=args.dtype or "float32",
         device=args.device,
         cold=args.cold,
         seed=args.seed,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from kdaprof.analysis.derive import derive
@@ -40,7 +41,12 @@ class Stored:
 
 
 def probe_and_report(
-    request: Request | StepRequest, *, as_json: bool, wait_s: float = 0.0, store: Path | None = None
+    request: Request | StepRequest,
+    *,
+    as_json: bool,
+    wait_s: float = 0.0,
+    store: Path | None = None,
+    stacks: bool = False,
 ) -> Exit:
     """Run the probe; the run directory is complete when this returns, whatever the exit code.
 
@@ -51,6 +57,14 @@ def probe_and_report(
         print_json(run_document(stored.record, stored.results, None if request.anonymous else stored.path))
     else:
         show_run(out_console(), stored.record, stored.results, path=stored.path)
+    if stacks:
+        from kdaprof.cli.probe_stacks import record_paths
+
+        device = open_device(request.device)
+        where = "cpu" if device.kind == "cpu" else f"cuda:{device.index}"
+        console = err_console()
+        told = partial(console.print, soft_wrap=True)
+        record_paths(stored.record, stored.path, device=where, seed=request.seed, told=told)
     return stored.code
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -62,7 +62,7 @@ def record_and_show(
         last_ns=last_ns,
     )
     try:
-        seen = write_recording(taken, folder, steps=steps, told=_tell)
+        seen = write_recording(taken, folder, intervals=_intervals(steps, taken.record))
         _print(seen, folder, as_json=as_json, beside_command=bool(plan.argv))
     except KdaprofError as error:
         if not plan.argv:
@@ -72,17 +72,11 @@ def record_and_show(
     return _code(taken, seen)
 
 
-def write_recording(taken: Recording, folder: Path, *, steps: Path | None, told: Callable[[str], None]) -> StacksView:
-    """Derive a recording, joined with the run `steps` where one is given, and write all its files.
+def write_recording(taken: Recording, folder: Path, *, intervals: Sequence[Interval] = ()) -> StacksView:
+    """Derive a recording, joined with what ran when (monotonic), and write all its files.
 
     Errors: TargetError; BadFileError when the trace cannot be read.
     """
-    intervals: list[Interval] = []
-    if steps is not None:
-        try:
-            intervals = intervals_during(steps, taken.record)
-        except KdaprofError as error:
-            told(f"not joined: {error}")
     seen = stacks_view(taken.record, taken.trace, taken.threads, intervals=intervals)
     if taken.trace is not None:
         write_trace(folder, taken.trace)
@@ -95,6 +89,16 @@ def write_recording(taken: Recording, folder: Path, *, steps: Path | None, told:
     write_document(folder / STACKS_FILE, STACKS_KIND, body)
     write_text(folder / REPORT_FILE, markdown(seen))
     return seen
+
+
+def _intervals(steps: Path | None, record: StacksRecord) -> list[Interval]:
+    if steps is None:
+        return []
+    try:
+        return intervals_during(steps, record)
+    except KdaprofError as error:
+        _tell(f"not joined: {error}")
+        return []
 
 
 def intervals_during(steps: Path, record: StacksRecord) -> list[Interval]:

@@ -137,7 +137,7 @@ def refusal(output: str, *, command: bool) -> NoStacks:
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     said = next((line for line in lines if line.startswith("Error")), lines[-1] if lines else "it printed nothing")
     if _RIGHTS.search(output):
-        return NoStacks(kind="refused", text=f"py-spy may not look at the process: {said[:200]}", next=_RIGHTS_NEXT)
+        return NoStacks(kind="refused", text="py-spy may not look at the process (ptrace)", next=_RIGHTS_NEXT)
     if re.search(r"python version|find.*python|_PyRuntime|interpreter", output, re.IGNORECASE):
         way = "name the Python process itself: `-- python train.py`, or --pid of a worker"
         return NoStacks(kind="not-supported", text=f"no Python was found in the process: {said[:200]}", next=way)

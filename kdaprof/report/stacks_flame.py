@@ -14,7 +14,7 @@ from kdaprof.runs.units import format_fraction, format_ns
 _WIDTH, _LEFT, _PLOT, _ROW, _TOP = 1200, 10, 1180, 18, 56
 _NARROWEST = 0.6  # px: what is narrower is left out, with all inside it
 _CHARACTER = 6.6
-_DEEPEST = 120
+_DEEPEST = 64
 _COLOURS: dict[Layer, str] = {
     "python": "#74b816",
     "autograd": "#f59f00",
@@ -50,8 +50,8 @@ def flame_graph(stacks: Sequence[ThreadStacks]) -> str:
     height = _TOP + depth * _ROW + 10
     used = {node.layer for _, _, _, (_, node) in boxes}
     out = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" font-family="monospace" '
-        'font-size="11" role="img">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height}" viewBox="0 0 {_WIDTH} {height}" '
+        'font-family="monospace" font-size="11" role="img">',
         "<style>text{fill:#212529}.head{font-family:sans-serif;font-size:14px}"
         "@media(prefers-color-scheme:dark){.head{fill:#f1f3f5}}</style>",
         f'<text class="head" x="{_LEFT}" y="20" font-weight="600">Host stacks, {format_ns(root.ns)} of threads</text>',

@@ -1,0 +1,55 @@
+"""A loop of known mix under StepProfiler: 30 ms asleep, then 70 ms of small operations, forward and backward.
+
+Arguments: run directory, seconds, exit code. Without a run directory ("-") it says "ready" and loops bare; then each
+line is one cycle: its start, the end of its sleep, its end (monotonic ns).
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import nullcontext
+
+import torch
+
+from kdaprof import StepProfiler
+from kdaprof.integrations.steps import WindowPlan
+
+
+def say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def nap() -> None:
+    time.sleep(0.03)
+
+
+def operations(x: torch.Tensor, seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        ((x + 1) * 2).sum().backward()
+
+
+def main(folder: str, seconds: float, code: int) -> int:
+    x = torch.randn(4, requires_grad=True)
+    plan = WindowPlan(first=10_000)  # no profiled window: it would be part of the mix
+    bare = folder == "-"
+    with nullcontext() if bare else StepProfiler(folder, shape={"B": 4}, device="cpu", windows=plan) as prof:
+        say("ready")
+        over = time.monotonic() + seconds
+        while time.monotonic() < over:
+            start = time.monotonic_ns()
+            with nullcontext() if prof is None else prof.step():
+                with nullcontext() if prof is None else prof.phase("data"):
+                    nap()
+                slept = time.monotonic_ns()
+                with nullcontext() if prof is None else prof.phase("ops"):
+                    operations(x, 0.07)
+            if bare:
+                say(f"{start} {slept} {time.monotonic_ns()}")
+    return code
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1], float(sys.argv[2]), int(sys.argv[3])))

@@ -1,0 +1,151 @@
+"""`kdaprof stacks` with the real py-spy: known mixes, phases, exit codes, rights."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from kdaprof.analysis.stacks_document import stacks_schema
+from kdaprof.cli import stacks
+from kdaprof.errors import UsageError
+
+LOOP = str(Path(__file__).with_name("stacks_loop.py"))
+COMMAND = [sys.executable, "-m", "kdaprof", "stacks"]
+TRACER = shutil.which("setpriv")
+
+
+def kdaprof(*arguments: str, wrapper: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*wrapper, *COMMAND, *arguments], capture_output=True, text=True, timeout=60, check=False)
+
+
+def document(text: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(text)
+    jsonschema.validate(found, stacks_schema())
+    return found
+
+
+def value(layers: dict[str, Any], *names: str) -> float:
+    return float(sum(layers[name]["value"] or 0 for name in names))
+
+
+def test_a_known_mix_is_recovered_and_so_are_its_phases(tmp_path: Path) -> None:
+    run, out = str(tmp_path / "run"), str(tmp_path / "out")
+    done = kdaprof("--out", out, "--steps", run, "--json", "--", sys.executable, LOOP, run, "3", "7")
+    assert done.returncode == 7  # the command's own
+    assert "ready" in done.stderr
+    seen = document(done.stdout)
+    assert seen["verdict"] == "good", seen["error_share"]
+    main = seen["threads"][0]
+    assert main["name"] == "MainThread"
+    phases = {phase["name"]: phase["layers"] for phase in main["phases"]}
+    assert set(phases) == {"data", "ops", "other", "step"}
+    # 30 ms asleep and 70 ms of operations a step; ready without a core is neither's doing.
+    assert value(phases["step"], "waiting") == pytest.approx(0.30, abs=0.05)
+    assert value(phases["step"], "python", "autograd", "no_core") == pytest.approx(0.70, abs=0.05)
+    assert value(phases["data"], "waiting") > 0.5
+    assert value(phases["ops"], "waiting") < 0.15
+    assert value(phases["ops"], "autograd") > 0.1
+    assert phases["ops"]["aten"]["missing"] == "not-supported"
+    assert value(main["layers"], "import") > 0
+    files = {path.name for path in (tmp_path / "out").iterdir()}
+    assert files == {
+        "stacks.json", "stacks.svg", "stacks.speedscope.json", "stacks.chrometrace.json.gz", "stacks_threads.parquet",
+        "report.md",
+    }  # fmt: skip
+    assert document((tmp_path / "out/stacks.json").read_text()) == seen
+
+
+def test_native_stacks_see_inside_the_calls_and_recover_the_mix(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, LOOP, "-", "60", "0"], stdout=subprocess.PIPE, text=True) as loop:
+        try:
+            assert loop.stdout is not None
+            assert loop.stdout.readline() == "ready\n"
+            done = kdaprof("--pid", str(loop.pid), "--native", "--duration", "4", "--out", str(tmp_path), "--json")
+            loop.send_signal(signal.SIGINT)
+            cycles = [line.split() for line in loop.stdout.read().splitlines() if line.count(" ") == 2]
+        finally:
+            loop.kill()
+    assert done.returncode == 0, done.stderr
+    seen = document(done.stdout)
+    began = seen["anchor"]["monotonic_ns"] + seen["anchor"]["uncertainty_ns"]
+    during = [[int(t) for t in c] for c in cycles if int(c[0]) > began and int(c[2]) < began + seen["span_ns"]]
+    slept = sum(c[1] - c[0] for c in during[10:]) / (during[-1][2] - during[10][0])
+    layers = seen["threads"][0]["layers"]
+    inside = ("autograd", "dispatcher", "aten", "allocator")
+    assert all(value(layers, name) > 0.01 for name in inside), layers
+    assert value(layers, "unknown") < 0.05
+    assert layers["no_core"]["value"] is None
+    if seen["verdict"] != "good":
+        assert seen["no_core"]["value"] > 0.1
+        pytest.skip("the machine is crowded: the recording itself says that its shares lean")
+    # Every stop makes the sleep longer, too; what it took is what the loop itself says.
+    assert value(layers, "waiting") == pytest.approx(slept, abs=0.05)
+
+
+def test_a_command_that_a_signal_ends_says_so_with_its_code(tmp_path: Path) -> None:
+    code = "import os, time; time.sleep(0.6); os.kill(os.getpid(), 9)"
+    done = kdaprof("--out", str(tmp_path / "out"), "--", sys.executable, "-S", "-c", code)
+    assert done.returncode == 128 + 9
+    assert done.stdout == ""
+    assert "waiting" in done.stderr
+
+
+def test_signals_reach_the_command_and_its_handlers_run(tmp_path: Path) -> None:
+    code = (
+        "import signal, sys, time; signal.signal(15, lambda *a: (print('handled', flush=True), sys.exit(5)));"
+        "print('up', flush=True); time.sleep(30)"
+    )
+    argv = [*COMMAND, "--out", str(tmp_path / "out"), "--", sys.executable, "-S", "-c", code]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as started:
+        assert started.stdout is not None
+        assert started.stdout.readline() == "up\n"
+        time.sleep(0.3)
+        started.send_signal(signal.SIGTERM)
+        out, _ = started.communicate(timeout=30)
+    assert (out, started.returncode) == ("handled\n", 5)
+
+
+def test_a_command_that_is_no_python_runs_all_the_same(tmp_path: Path) -> None:
+    done = kdaprof("--out", str(tmp_path / "out"), "--json", "--", "sh", "-c", "sleep 0.8; exit 4")
+    assert done.returncode == 4
+    assert document(done.stdout)["missing"]["kind"] in ("not-supported", "failed")
+
+
+@pytest.mark.skipif(TRACER is None or os.geteuid() != 0, reason="taking rights away needs setpriv and root")
+def test_without_ptrace_rights_there_is_a_hint_and_exit_5(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(60)"]) as target:
+        try:
+            assert TRACER is not None
+            less = (TRACER, "--bounding-set=-sys_ptrace", "--inh-caps=-sys_ptrace")
+            done = kdaprof("--pid", str(target.pid), "--duration", "1", "--out", str(tmp_path), wrapper=less)
+        finally:
+            target.kill()
+    assert done.returncode == 5
+    assert "SYS_PTRACE" in done.stdout
+    assert "kdaprof doctor" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        ([], "one of --pid N and a command"),
+        (["--pid", "1", "--", "x"], "one of --pid N and a command"),
+        (["python", "x.py"], "behind `--`"),
+        (["--native", "--rate", "200", "--", "x"], "between 1 and 100"),
+        (["--rate", "0", "--", "x"], "between 1 and 1000"),
+        (["--duration", "0", "--", "x"], "above 0"),
+    ],
+)
+def test_faults_of_the_flags_are_one_line(argv: list[str], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        stacks.run(argv)
