@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 OUT ?= runs/gpu-check
 
 .DEFAULT_GOAL := help
-.PHONY: help probe test lint check-reports gpu-check gpu-test gpu-run gpu-util-run clean
+.PHONY: help probe test lint check-reports gpu-check gpu-test gpu-run gpu-util-run gpu-step-run gpu-peers-run clean
 
 help: ## show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -45,6 +45,12 @@ gpu-test: ## the tests that need a GPU
 gpu-run: ## the run that goes into reports/ (default OUT=runs/gpu-check)
 	$(GPU_PYTHON) -m kdaprof probe --paths fused,tensor,tensor-rows,compiled --phases fwd,bwd,fwdbwd \
 	  --modes eager,graph --samples 8 --cold --anonymous --force --out $(OUT)
+
+# FLA tunes its kernels in its first calls (minutes); what it finds stays on disk for the profiled repeats' process.
+gpu-peers-run: ## the run that goes into reports/h200-kda-peers: FLA beside our paths (needs fla-core and einops)
+	FLA_DISABLE_BACKEND_DISPATCH=1 TRITON_CACHE_AUTOTUNING=1 $(GPU_PYTHON) -m kdaprof probe --preset production \
+	  --paths fused,tensor,fla --phases fwd,fwdbwd --modes eager,graph --samples 8 --util-seconds 2 --anonymous --force \
+	  --out $(OUT)
 
 gpu-util-run: ## the watches that go into reports/h200-gpu-util: idle, and both paths in loops
 	$(GPU_PYTHON) probes/sampled_utilisation.py $(OUT)

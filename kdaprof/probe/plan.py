@@ -40,6 +40,8 @@ class Effort:
     util_seconds: float = 5.0
     util_hz: float = 20.0
     cold_runs: int = 2
+    cold_limit_s: float | None = None
+    """Bounds each first call that runs in a process of its own: cold starts, and a peer's tuning. None: 15 minutes."""
     cell_seconds: float = 60.0
     """A bound on the timed part of one cell: rounds are cut short, and the cut is noted."""
 

@@ -135,6 +135,7 @@ class _Session:
         observed = {s.key.id: observed_before(s, self.bench, cache=self.plan.cache) for s in specs}
         interpreted = [spec for spec in specs if self._needs_interpreter(spec)]
         here = [spec for spec in specs if spec not in interpreted]
+        here = children.within_cold_limit(self.run, self.lab, self.plan, here, observed)
         self.lab.progress.advance(f"{group.name}: timing {', '.join(self.plan.paths)}")
         if here:
             outcome = GroupMeasurement(here, observed, self.bench, self.plan.effort, self._after_round).run()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib import metadata
 from typing import Final
 
 Band = tuple[int, int]
@@ -90,6 +89,8 @@ PEERS: Final[Mapping[str, PeerFacts]] = {facts.path: facts for facts in (FLA, FL
 
 def installed_version(distributions: tuple[str, ...]) -> str | None:
     """The version of the first of these distributions that is installed, or None. Imports nothing of it."""
+    from importlib import metadata  # noqa: PLC0415  `--help` reads these facts, and needs no versions
+
     for name in distributions:
         try:
             return metadata.version(name)
