@@ -12,8 +12,9 @@ from kdaprof.cli.standing import add_store_flag, store_of
 from kdaprof.cli.stopping import stoppable
 from kdaprof.errors import UsageError
 from kdaprof.kda.peers.presets import PRESETS
-from kdaprof.probe.plan import Effort, Request
+from kdaprof.probe.plan import RUNNABLE, Effort, Request, choices
 from kdaprof.probe.step.plan import STEP_EFFORT, StepRequest
+from kdaprof.runs.cells import PATHS
 
 _STEP_FLAGS = ("batch", "seq", "max_iter", "ablate")
 
@@ -111,6 +112,8 @@ def _request(args: argparse.Namespace, argv: tuple[str, ...]) -> Request | StepR
         raise UsageError("--path and --paths: give one of them")
     if args.path is not None and "," in args.path:
         raise UsageError(f"--path {args.path!r}: takes one path; --paths takes several")
+    if args.path is not None:
+        choices("--path", args.path, RUNNABLE if args.workload == "step" or args.target is not None else PATHS)
     if args.workload not in ("kda", "step"):
         raise UsageError(f"--workload: {args.workload!r} is unknown; choose kda or step")
     if args.workload == "step" or args.target is not None:

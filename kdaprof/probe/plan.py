@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from kdaprof.errors import UsageError
+from kdaprof.errors import UnavailableError, UsageError
+from kdaprof.kda.limits import fused_limit
 from kdaprof.runs.cells import CONTEXTS, DTYPES, MODES, OWN_PATHS, PATHS, PHASES, CellKey, make_shape, parse_shape
 from kdaprof.runs.ids import new_run_id
 
@@ -144,7 +145,8 @@ class Request:
     def checked(self) -> Request:
         """Itself.
 
-        Errors: UsageError, one line, for whatever has no meaning on any machine.
+        Errors: UsageError, one line, for whatever has no meaning on any machine; UnavailableError when the only path
+        asked for is `fused` and no machine runs such a call on it.
         """
         if self.dtype not in DTYPES:
             raise UsageError(f"--dtype: {self.dtype!r} is unknown; choose from {', '.join(DTYPES)}")
@@ -158,7 +160,12 @@ class Request:
             raise UsageError(f"--util-seconds {self.effort.util_seconds}: must lie between 0 and 3600")
         if not 0 <= self.seed <= _SEED_MOST:
             raise UsageError(f"--seed {self.seed}: must lie between 0 and {_SEED_MOST}")
-        self.plan("cpu")
+        plan = self.plan("cpu")
+        if plan.paths == ("fused",):
+            sizes = dict(plan.shape)
+            limit = fused_limit(dtype=plan.dtype, k_dim=sizes["K"], v_dim=sizes["V"], chunk=sizes["C"])
+            if limit is not None:
+                raise UnavailableError(f"path 'fused' cannot run: {limit}")
         return self
 
     def plan(self, device: str) -> Plan:

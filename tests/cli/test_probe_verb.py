@@ -91,7 +91,7 @@ def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str]:
         (["--shape", "1,32,1,16,0"], "V = '0' is not a whole number"),
         (["--shape", ""], "--shape '': needs 5 sizes"),
         (["--dtype", "int8"], "--dtype: 'int8' is unknown; choose from float32, bfloat16, float16, float64"),
-        (["--path", "fast"], "'fast' is unknown; choose from fused, tensor"),
+        (["--path", "fast"], "--path: 'fast' is unknown; choose from fused, tensor"),
         (["--path", ""], "nothing named; choose from fused, tensor"),
         (["--paths", "tensor,flash"], "'flash' is unknown"),
         (["--path", "fused", "--paths", "tensor"], "--path and --paths: give one of them"),
@@ -123,6 +123,13 @@ def test_what_has_no_meaning_is_one_line_before_torch(
     code, err = refused(capsys, *argv)
     assert code == Exit.USAGE
     assert says in err
+
+
+@pytest.mark.usefixtures("nothing_is_measured")
+def test_fused_alone_at_a_shape_that_it_never_takes_is_refused_before_torch(capsys: pytest.CaptureFixture[str]) -> None:
+    code, err = refused(capsys, "--path", "fused", "--shape", "1,32,1,33,32")
+    assert code == Exit.UNFIT
+    assert err == "kdaprof: path 'fused' cannot run: K = 33 (fused takes multiples of 16 up to 128)\n"
 
 
 def test_an_unknown_device_is_usage_and_an_absent_one_is_an_unfit_machine(

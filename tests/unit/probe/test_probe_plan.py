@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from probe_parts import request
 
-from kdaprof.errors import Exit, UsageError
+from kdaprof.errors import Exit, UnavailableError, UsageError
 from kdaprof.probe.plan import HOST_SHAPE, PRODUCTION_SHAPE, Effort
 
 
@@ -147,3 +147,20 @@ def test_everything_asked_for_reaches_the_plan() -> None:
     ).plan("cuda:1")
     assert (plan.cache, plan.cold, plan.seed, plan.force, plan.anonymous) == ("warm", True, 5, True, True)
     assert (plan.effort, plan.device, plan.command) == (effort, "cuda:1", ("kdaprof", "probe", "x"))
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"shape": "1,40,2,33,32"}, "K = 33 (fused takes multiples of 16 up to 128)"),
+        ({"shape": "1,40,2,32,144"}, "V = 144 (fused takes multiples of 16 up to 128)"),
+        ({"chunk": 32}, "chunk 32 (fused is written for 16)"),
+        ({"dtype": "float64"}, "dtype float64 (fused takes float32, bfloat16, float16)"),
+    ],
+)
+def test_fused_alone_is_refused_at_once_where_no_machine_could_run_it(change: dict[str, Any], why: str) -> None:
+    with pytest.raises(UnavailableError) as told:
+        request(paths="fused", **change).checked()
+    assert str(told.value) == f"path 'fused' cannot run: {why}"
+    request(paths="fused,tensor", **change).checked()  # the others go on
+    request(paths="fused").checked()
