@@ -27,7 +27,7 @@ POOR_ERRORS = 0.05
 UNUSABLE_ERRORS = 0.5
 """From here on most stacks are old ones that went on."""
 
-CROWDED = 0.1
+CROWDED = 0.05
 """From this share of time ready without a core on, native stacks lean towards what the process does when it sleeps:
 py-spy competes for the same cores. Python stacks are corrected by the kernel's counters."""
 

@@ -196,7 +196,7 @@ def test_the_share_of_failed_samples_is_judged(errors: int, verdict: str) -> Non
     assert f"{errors} of {98 + errors} samples failed" in judged(view)
 
 
-@pytest.mark.parametrize(("delay", "native", "verdict"), [(5, True, "good"), (20, True, "poor"), (20, False, "good")])
+@pytest.mark.parametrize(("delay", "native", "verdict"), [(2, True, "good"), (20, True, "poor"), (20, False, "good")])
 def test_native_stacks_of_a_process_without_a_core_are_not_to_be_quoted(delay: int, native: bool, verdict: str) -> None:
     crowded = ticks((0, 0, 0), (100, 50, delay))
     view = stacks_view(record(native=native), MIX, (crowded,))
