@@ -85,8 +85,8 @@ def record(
 
     `out_path` (`.json` or `.json.gz`) is replaced atomically. `stage(i)` is called, unrecorded by the borders,
     before recorded repeat i: for rotating inputs and resetting gradients. `inner()` is asked after each repeat for
-    the ranges inside it, which are written into the trace beside the repeat's own. A trace that holds no device event on a
-    CUDA device comes back with `missing` set: another profiler may hold CUPTI.
+    the ranges inside it, which are written into the trace beside the repeat's own. A trace that holds no device event
+    on a CUDA device comes back with `missing` set: another profiler may hold CUPTI.
 
     Errors: UsageError for `repeats` < 1 or mode `cuda` without a CUDA device; UnavailableError when another
     profiler is seen before the run; whatever `fn` raises, with the profiler stopped.

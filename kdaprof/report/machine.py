@@ -147,7 +147,15 @@ def judged(scene: Scene) -> str:
         return f"The machine was not fit to quote everything: {', '.join(told)}."
     if scene.record.environment.gpu is None:
         return "No GPU: the rules about the card had nothing to look at."
-    return "No rule about the machine was tripped: card not shared (Q03), clocks steady (Q04), host quiet (Q05)."
+    return f"No rule about the machine was tripped: {_card(scene.record)} (Q03), clocks steady (Q04), host quiet (Q05)."
+
+
+def _card(record: RunRecord) -> str:
+    """What is known of others on the card: in a container their processes may be out of sight."""
+    ends = (record.conditions.before, record.conditions.after)
+    if any(snap and snap.gpu and snap.gpu.foreign is None for snap in ends):
+        return "card idle before the run, others' processes out of sight here"
+    return "card not shared"
 
 
 def _without_card(record: RunRecord) -> list[str]:
