@@ -152,10 +152,11 @@ def judged(scene: Scene) -> str:
 
 def _card(record: RunRecord) -> str:
     """What is known of others on the card: in a container their processes may be out of sight."""
-    ends = (record.conditions.before, record.conditions.after)
-    if any(snap and snap.gpu and snap.gpu.foreign is None for snap in ends):
-        return "card idle before the run, others' processes out of sight here"
-    return "card not shared"
+    cards = [snap.gpu for snap in (record.conditions.before, record.conditions.after) if snap and snap.gpu]
+    if all(card.foreign is not None for card in cards):
+        return "card not shared"
+    idle = "card idle before the run, " if cards[0].util_before is not None else ""
+    return f"{idle}others' processes out of sight here"
 
 
 def _without_card(record: RunRecord) -> list[str]:
