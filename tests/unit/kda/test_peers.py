@@ -11,6 +11,8 @@ from kda_calls import make_call
 from peer_parts import Registry, chunk_kda, flash_fwd, handing, installed, loads, registry
 from torch import Tensor
 
+from kdaprof.analysis.evidence import kernels_by_path
+from kdaprof.analysis.view import KernelRow
 from kdaprof.errors import UnavailableError
 from kdaprof.kda import counters, gate_records, kda, record
 from kdaprof.kda.declared import declared_counts
@@ -20,6 +22,7 @@ from kdaprof.kda.peers.facts import FLA, FLASHKDA, PEERS
 from kdaprof.kda.peers.loading import load
 from kdaprof.kda.peers.records import watch_dispatch
 from kdaprof.kda.shapes import OpShape
+from kdaprof.kda.signatures import SIGNATURES
 from kdaprof.kda.traffic import rate_name
 from kdaprof.probe.check import TOLERANCE, tolerance_of
 from kdaprof.runs.cells import PATHS
@@ -229,6 +232,32 @@ def test_a_peers_tolerance_is_its_own_and_ours_stays() -> None:
 def test_a_peers_ceiling_is_that_of_its_instruction() -> None:
     assert rate_name("fla", "float32") == "matmul_tf32"
     assert rate_name("flashkda", "bfloat16") == "matmul_bfloat16"
+
+
+FLA_KERNELS = (
+    "chunk_local_cumsum_vector_kernel",
+    "chunk_kda_fwd_kernel_intra_sub_chunk",
+    "chunk_kda_fwd_kernel_inter_solve_fused",
+    "recompute_w_u_fwd_kda_kernel",
+    "chunk_gated_delta_rule_fwd_kernel_h_blockdim64",
+    "chunk_gla_fwd_kernel_o",
+    "chunk_kda_bwd_kernel_dAv",
+    "chunk_gated_delta_rule_bwd_kernel_dhu_blockdim64",
+    "chunk_kda_bwd_kernel_wy_dqkg_fused",
+    "chunk_kda_bwd_kernel_intra",
+    "kda_gate_chunk_cumsum_vector_kernel",
+)
+"""Kernels of 0.6.0 by name."""
+
+
+def test_the_peers_kernels_are_known_by_name() -> None:
+    def path_of(name: str) -> str | None:
+        (path,) = kernels_by_path(SIGNATURES, [KernelRow(name=name, calls=1, busy_ns=1)])
+        return path
+
+    assert {path_of(name) for name in FLA_KERNELS} == {"fla"}
+    assert path_of("void _flash_kda_fwd_recurrence<cute::TiledCopy<…>, 16, 128>") == "flashkda"
+    assert path_of("void (anonymous namespace)::_flash_kda_fwd_prepare<cute::TiledCopy<…>>") == "flashkda"
 
 
 def test_counts_are_declared_for_checked_versions_alone(monkeypatch: pytest.MonkeyPatch) -> None:
