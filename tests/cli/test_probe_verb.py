@@ -51,6 +51,7 @@ FLAGS = {
     "--cache",
     "--cold",
     "--cold-limit",
+    "--stacks",
     "--seed",
     "--out",
     "--force",
