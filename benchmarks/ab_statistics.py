@@ -2,9 +2,9 @@
 
 `python benchmarks/ab_statistics.py` prints, for each kind of disturbance and number of rounds, the share of 1,000
 A/A comparisons that are called different, the coverage of the interval, the power at a true difference of 5 %, and
-the share called `same`. `--order drawn` is the live schedule of `kdaprof ab` (each round A B B A or B A A B), `joined`
-that of its kind `paths` (each round A B B A), `alternate` that of a probe (A B, B A, …). Everything is seeded: the
-same command prints the same table.
+the share called `same`. `--order drawn` is the live schedule of `kdaprof ab` and of a probe (each round A B B A or
+B A A B); `alternate` (A B, B A, …) is there to show what the draw is for. Everything is seeded: the same command
+prints the same table.
 """
 
 from __future__ import annotations
@@ -78,8 +78,6 @@ def plan_of(order: str, rounds: int, seed: int) -> Sequence[Sequence[str]]:
     """Blocks of each round."""
     if order == "drawn":
         return schedule(rounds, seed)
-    if order == "joined":
-        return [("base", "cand", "cand", "base")] * rounds
     return [("base", "cand") if number % 2 == 0 else ("cand", "base") for number in range(rounds)]
 
 
@@ -129,7 +127,7 @@ def shares(
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="error, coverage and power of interleaved comparisons")
     parser.add_argument("--trials", type=int, default=TRIALS)
-    parser.add_argument("--order", choices=("drawn", "joined", "alternate"), default="drawn")
+    parser.add_argument("--order", choices=("drawn", "alternate"), default="drawn")
     args = parser.parse_args(argv)
     print(f"{args.trials} trials each, 20 samples a side and round, order {args.order}")
     print(f"{'':24}{'rounds':>7}{'A/A called different':>22}{'coverage':>10}{'same':>8}{'power at 5 %':>14}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Sequence
 
 from kdaprof.instruments.allocator import delta
@@ -41,10 +42,13 @@ def measure_rounds(
 ) -> tuple[str, ...]:
     """Interleave the cells of a group over its rounds; returns notes on what was cut short.
 
-    The order turns round each round, so that a linear drift of the host falls on every cell alike. A cell whose
-    samples would take longer than `cell_seconds` gets fewer samples a round, never fewer than two. Rounds end when
-    `why_enough` says so. `beside(series, round)` takes what else belongs to
-    a round. A cell that raises is handed to `on_failure` and takes no further part; the others go on.
+    A round is A B B A or B A A B, half of a cell's samples in each turn, so that a steady drift of the host falls on
+    every cell alike. Which opens is drawn anew: of A B, B A, A B … a drift with a period of two rounds falls on the
+    same side again and again, and 17 of 100 A/A comparisons over five of them are called different, 6 of these
+    (`benchmarks/ab_statistics.py --order alternate`). A cell whose samples would take longer than `cell_seconds` gets
+    fewer samples a round, never fewer than two. Rounds end when `why_enough` says so. `beside(series, round)` takes
+    what else belongs to a round. A cell that raises is handed to `on_failure` and takes no further part; the others
+    go on.
     """
     counts = {series.key: _samples_within(series, effort) for series in group}
     notes = tuple(
@@ -54,14 +58,19 @@ def measure_rounds(
     )
     began = bench.clock.now_ns()
     live = list(group)
+    draw = random.Random(f"{[series.key.id for series in live]} {began}")
     enough: str | None = None
     number = -1
     while enough is None and live:
         number += 1
-        for series in live[:] if number % 2 == 0 else live[::-1]:
+        order = live[:] if draw.random() < 0.5 else live[::-1]
+        turns = [(series, False) for series in order] + [(series, True) for series in reversed(order)]
+        for series, last in turns:
+            if series not in live:
+                continue
             try:
-                _one_round(series, bench, effort, number, counts[series.key])
-                if beside is not None:
+                _one_turn(series, bench, effort, number, _half(counts[series.key], last=last), last=last)
+                if beside is not None and last:
                     beside(series, number)
             except Exception as error:
                 live.remove(series)
@@ -74,11 +83,21 @@ def measure_rounds(
     return (*notes, f"{live[0].key.context}/{live[0].key.phase}: {taken}: {enough}")
 
 
-def _one_round(series: Series, bench: Bench, effort: Effort, number: int, samples: int) -> None:
+def _half(samples: int, *, last: bool) -> int:
+    """How many of a round's samples fall into a cell's first turn, or its last."""
+    return samples - samples // 2 if last else samples // 2
+
+
+def _one_turn(series: Series, bench: Bench, effort: Effort, number: int, samples: int, *, last: bool) -> None:
+    """One of the two turns that a cell has in a round; a cell with one sample a round has but the last."""
+    if samples == 0:
+        return
     with in_range(bench.ranges, series.key.id, "cell", number):
         _settle(series, bench)
         for _ in range(samples):
             one_sample(series, bench, number)
+        if not last:
+            return
         mark_reserved(series, bench)
         _burst(series, bench, number, _burst_length(series, effort))
 

@@ -1,8 +1,7 @@
-"""Kind `paths`: a probe a shape, whose rules say what may enter a ratio; two of its rounds make one A B B A."""
+"""Kind `paths`: a probe a shape, whose rounds are A B B A, and whose rules say what may enter a ratio."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 from kdaprof.analysis.ab.contract import Shape
@@ -23,9 +22,9 @@ def path_request(order: Order, shape: Shape) -> Request:
     contract, sides = order.contract, order.sides
     measure = contract.measure
     effort = Effort(
-        rounds=2 * measure.rounds,
+        rounds=measure.rounds,
         rounds_most=1,
-        samples=measure.samples // 2,
+        samples=measure.samples,
         warmup=measure.warmup,
         util_seconds=0.0,
     )
@@ -63,15 +62,15 @@ def evidence_of_run(shape: str, run: Path, sides: tuple[str, str], phase: str) -
 
 def _side(view: CellView) -> SideEvidence:
     fact, observed = view.facts["wall_ns"], view.cell.observed
-    halves: dict[int, tuple[int, ...]] = {}
+    rounds: dict[int, tuple[int, ...]] = {}
     for sample in view.steady():
         if sample.round >= 0 and sample.wall_ns is not None:
-            halves[sample.round] = (*halves.get(sample.round, ()), sample.wall_ns)
+            rounds[sample.round] = (*rounds.get(sample.round, ()), sample.wall_ns)
     peaks = tuple(s.peak_bytes for s in view.of("alloc") if s.peak_bytes is not None)
     check = observed.check if observed is not None else None
     error = view.cell.error
     return SideEvidence(
-        rounds=joined(halves),
+        rounds=rounds,
         peak_bytes=peaks,
         peak_missing=view.facts["peak_bytes"].detail,
         refused=() if may_enter_ratio(fact) else fact.reasons,
@@ -79,17 +78,6 @@ def _side(view: CellView) -> SideEvidence:
         wrong=None if check is None or check.passed else _wrong(view),
         error=None if view.cell.status == "ok" or error is None else f"{error.type}: {error.text}",
     )
-
-
-def joined(halves: Mapping[int, tuple[int, ...]]) -> dict[int, tuple[int, ...]]:
-    """Rounds A B B A from a probe's rounds A B and B A, by their number // 2; one without both halves is left out.
-
-    A probe turns its order each round, so that a drift with a period of two rounds falls on the same side again and
-    again: 18 of 100 A/A comparisons over five such rounds are called different, 3 over five joined ones
-    (`benchmarks/ab_statistics.py --order alternate`, `--order joined`).
-    """
-    numbers = {number // 2 for number in halves if {number - number % 2, number - number % 2 + 1} <= halves.keys()}
-    return {number: halves[2 * number] + halves[2 * number + 1] for number in sorted(numbers)}
 
 
 def _wrong(view: CellView) -> str:

@@ -124,12 +124,27 @@ def test_warm_up_ends_with_a_burst_that_fills_the_pool() -> None:
 # ---------------------------------------------------------------- rounds
 
 
-def test_the_order_turns_round_each_round() -> None:
+def test_a_round_is_a_b_b_a_and_which_opens_is_drawn() -> None:
     scene = Scene(kind="cpu")
     a, b, c = (scene.series(path) for path in ("tensor", "compiled", "reference"))
-    measure(scene, a, b, c, effort=replace(EFFORT, rounds=4, samples=1))
-    calls = [name[0] for name in scene.log[::2]]  # one to settle and one sample a cell
-    assert "".join(calls) == "tcr" + "rct" + "tcr" + "rct"
+    measure(scene, a, b, c, effort=replace(EFFORT, rounds=12, samples=2))
+    calls = "".join(name[0] for name in scene.log[::2])  # one to settle and one sample a turn
+    rounds = [calls[at : at + 6] for at in range(0, len(calls), 6)]
+    assert len(rounds) == 12
+    assert set(rounds) == {"tcrrct", "rcttcr"}
+    assert rounds != [rounds[0], rounds[1]] * 6  # not turn by turn
+
+
+@pytest.mark.parametrize("samples", [1, 2, 3, 5])
+def test_the_turns_of_a_round_share_its_samples(samples: int) -> None:
+    scene = Scene(kind="cpu")
+    a, b = scene.series("tensor"), scene.series("reference")
+    measure(scene, a, b, effort=replace(EFFORT, rounds=3, samples=samples))
+    for series in (a, b):
+        assert [s.round for s in series.samples] == [number for number in range(3) for _ in range(samples)]
+        assert [s.reserved_bytes is not None for s in series.samples] == [
+            index % samples == samples - 1 and scene.bench.allocator.read() is not None for index in range(3 * samples)
+        ]
 
 
 def test_a_linear_drift_of_the_host_falls_on_both_alike() -> None:
@@ -147,12 +162,12 @@ def test_a_linear_drift_of_the_host_falls_on_both_alike() -> None:
     assert abs(mean_a / mean_b - 1) < 1e-3
 
 
-def test_rounds_hold_their_number_of_samples_and_one_call_to_settle() -> None:
+def test_rounds_hold_their_number_of_samples_and_a_call_to_settle_a_turn() -> None:
     scene = Scene(kind="cpu")
     series = scene.series()
     measure(scene, series)
     assert [s.round for s in series.samples] == [0] * 4 + [1] * 4 + [2] * 4
-    assert len(scene.log) == 3 * (4 + 1)
+    assert len(scene.log) == 3 * (4 + 2)
 
 
 def test_slow_cells_get_fewer_samples_never_below_two_and_it_is_noted() -> None:
@@ -213,7 +228,7 @@ def test_reserved_memory_is_marked_at_the_border_of_each_round() -> None:
 
 def test_a_cell_that_breaks_leaves_its_samples_and_the_others_go_on() -> None:
     scene = Scene(kind="cpu")
-    good, bad = scene.series("tensor"), scene.series("reference", fail_at=7)
+    good, bad = scene.series("tensor"), scene.series("reference", fail_at=8)
     failed: list[tuple[Series, Exception]] = []
     rounds: list[int] = []
     notes = measure_rounds(
@@ -223,7 +238,7 @@ def test_a_cell_that_breaks_leaves_its_samples_and_the_others_go_on() -> None:
         after_round=rounds.append,
         on_failure=lambda series, error: failed.append((series, error)),
     )
-    assert [(series.key.path, str(error)) for series, error in failed] == [("reference", "reference broke in call 7")]
+    assert [(series.key.path, str(error)) for series, error in failed] == [("reference", "reference broke in call 8")]
     assert len(good.samples) == 12
     assert [s.round for s in bad.samples] == [0, 0, 0, 0, 1]
     assert rounds == [0, 1, 2]
@@ -256,15 +271,17 @@ def test_ctrl_c_is_no_failure_of_a_cell() -> None:
     assert not scene.ranges.open
 
 
-def test_each_cell_and_round_is_a_range() -> None:
+def test_each_turn_of_a_cell_is_a_range() -> None:
     scene = Scene(kind="cpu")
     a, b = scene.series("tensor"), scene.series("reference")
     measure(scene, a, b, effort=replace(EFFORT, rounds=2))
-    assert scene.ranges.started == [
-        (a.key.id, "cell", 0),
-        (b.key.id, "cell", 0),
-        (b.key.id, "cell", 1),
-        (a.key.id, "cell", 1),
+    started = scene.ranges.started
+    assert sorted(started) == sorted([(series.key.id, "cell", number) for series in (a, b) for number in (0, 1)] * 2)
+    assert [(payload, name == started[0][0]) for name, _, payload in started[:4]] == [
+        (0, True),
+        (0, False),
+        (0, False),
+        (0, True),
     ]
     assert not scene.ranges.open
 
