@@ -16,6 +16,15 @@ from kdaprof.runs.facts import EAGER_FACTS, GRAPH_FACTS
 from kdaprof.runs.units import format_fraction
 
 _SHOWN = ("wall_ns", "host_ns", "gpu_busy_ns", "idle_ns", "launches", "allocs", "alloc_bytes")
+PHASES_LEGEND = (
+    "A phase's wall is synchronised at its borders; an op's calls inside a phase are not, so that they have "
+    "host time and GPU work only, and their share is host time / step. They are part of their phase's row."
+)
+MODES_LEGEND = (
+    "Error: of an eager step, loss, representation and gradients against the float64 recurrence; of a captured "
+    "one, outputs of its replays and what they did to the weights against as many eager steps."
+)
+LEVERS_LEGEND = "Derived entries are Amdahl's limit, one at a time: they do not add up."
 
 
 def by_phase(scene: Scene) -> list[str]:
@@ -25,13 +34,7 @@ def by_phase(scene: Scene) -> list[str]:
         lines += ["", f"**{plain(step_name(one.whole))}**", "", *drawn(attribution_table(one)), "", added_up(one)]
         idle = idle_by_phase(one)
         lines += ["", *drawn(idle)] if idle.has_figures else []
-    if lines:
-        lines += [
-            "",
-            "A phase's wall is synchronised at its borders; an op's calls inside a phase are not, so that they have "
-            "host time and GPU work only, and their share is host time / step. They are part of their phase's row.",
-        ]
-    return lines[1:]
+    return [*lines[1:], "", PHASES_LEGEND] if lines else []
 
 
 def step_name(key: CellKey) -> str:
@@ -77,19 +80,21 @@ def added_up(one: Attribution) -> str:
 
 def modes(scene: Scene) -> list[str]:
     """The step in every mode that was asked for, side by side."""
+    table = modes_table(scene)
+    return [*drawn(table), "", MODES_LEGEND] if table else []
+
+
+def modes_table(scene: Scene) -> Table | None:
+    """A row a step and mode; None where there is eager alone."""
     cells = [c for c in scene.cells if c.key.phase == "step" and c.key.workload == "step"]
     if all(cell.key.mode == "eager" for cell in cells):
-        return []
+        return None
     names = [("step", [step_name(c.key.sibling(mode="eager")) for c in cells]), ("mode", [c.key.mode for c in cells])]
     figures = [
         _mode_column(cells, name, "ci95" if name == "wall_ns" else None)
         for name in ("wall_ns", "gpu_busy_ns", "input_copy_ns", "pool_bytes", "error_l2")
     ]
-    legend = (
-        "Error: of an eager step, loss, representation and gradients against the float64 recurrence; of a captured "
-        "one, outputs of its replays and what they did to the weights against as many eager steps."
-    )
-    return [*drawn(figure_table(names, figures)), "", legend]
+    return figure_table(names, figures)
 
 
 def _mode_column(cells: Sequence[Cell], name: str, spread: str | None) -> FigureColumn:
@@ -100,10 +105,16 @@ def _mode_column(cells: Sequence[Cell], name: str, spread: str | None) -> Figure
 
 def levers_section(scene: Scene) -> list[str]:
     """What the step would take without each part (derived), and what it took where it was tried (measured)."""
+    table = levers_table(scene)
+    return [*drawn(table), "", LEVERS_LEGEND] if table else []
+
+
+def levers_table(scene: Scene) -> Table | None:
+    """From and to, the largest gain of each step first; None without a lever."""
     found = levers(scene.record, scene.results)
     if not found:
-        return []
-    table = figure_table(
+        return None
+    return figure_table(
         [
             ("step", [step_name(lever.whole) for lever in found]),
             ("if this were free", [lever.name for lever in found]),
@@ -114,7 +125,6 @@ def levers_section(scene: Scene) -> list[str]:
             FigureColumn("to", "ns", tuple(lever.then for lever in found), "ci95"),
         ],
     )
-    return [*drawn(table), "", "Derived entries are Amdahl's limit, one at a time: they do not add up."]
 
 
 def _how(lever: Lever) -> str:

@@ -132,13 +132,14 @@ def plain_grid(
     )
 
 
-def entry_grid(name: str, caption: str, table: Table, *, notes: Sequence[str] = ()) -> Grid:
+def entry_grid(name: str, caption: str, table: Table, *, notes: Sequence[str] = (), stacked: bool = False) -> Grid:
     """A finished table of the reports as it stands, for figures that are no facts of one cell."""
     heads = tuple(_head(col) for col in table.columns)
     rows = tuple(tuple(_spot(entry) for entry in row) for row in table.rows)
     told = [f"Not shown: {', '.join(left.headers)} ({'; '.join(left.reasons)})." for left in table.left_out]
     leading = next((i for i, col in enumerate(table.columns) if col.figures), len(heads))
-    return Grid(name, caption, heads, rows, (*notes, *told), max(leading, 1), breaks([row[0].text for row in rows]))
+    groups = breaks([row[0].text for row in rows])
+    return Grid(name, caption, heads, rows, (*notes, *told), max(leading, 1), groups, stacked=stacked)
 
 
 def _head(col: Column) -> Head:
@@ -146,4 +147,6 @@ def _head(col: Column) -> Head:
 
 
 def _spot(entry: Entry) -> Spot:
-    return Spot(entry.text, "" if entry.text == DASH else entry.text, "", entry.rules, entry.missing or "")
+    text, opens, ends = entry.text.partition(" [")
+    raw = "" if entry.text == DASH else entry.text
+    return Spot(text, raw, "", entry.rules, entry.missing or "", spread=opens + ends)

@@ -9,7 +9,7 @@ from typing import Any
 from kdaprof.analysis.view import RawRun
 from kdaprof.report.html.comparison import comparison
 from kdaprof.report.html.model import Page, Section, Subject
-from kdaprof.report.html.sections import figures, machine, proof, summary
+from kdaprof.report.html.sections import figures, machine, proof, step, summary
 from kdaprof.report.html.sections.timeline import timeline
 from kdaprof.report.markdown import title
 from kdaprof.report.pairs import cells_of, naming, pairs_of
@@ -30,6 +30,8 @@ SECTIONS: tuple[Callable[[Subject], Section | None], ...] = (
     summary.corrections,
     summary.conditions,
     figures.main,
+    step.by_phase,
+    step.modes,
     figures.eager_to_floor,
     figures.idle,
     timeline,
@@ -38,6 +40,7 @@ SECTIONS: tuple[Callable[[Subject], Section | None], ...] = (
     figures.allocator,
     figures.roof,
     figures.stages,
+    step.levers,
     figures.peers,
     summary.findings,
     figures.more,

@@ -21,6 +21,7 @@ from kdaprof.runs.results import RunResults
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "analysis"))
 import scenes
+from test_step_attribution import step_run
 
 STORED = Path(__file__).resolve().parents[3] / "reports" / "h200-kda"
 EVIL = "<script>alert(1)</script>"
@@ -73,6 +74,22 @@ def test_every_section_that_the_run_has(page: str) -> None:
     assert {"allocator", "roofline", "evidence", "refused", "rules", "every", "environment"} <= set(order)
     assert "Nothing was retracted." in page
     assert all(f'id="rule-Q{n:02}"' in page for n in range(1, 17))
+
+
+def test_a_step_shows_its_phases_modes_and_levers() -> None:
+    record, results = step_run()
+    body = own(render(RawRun(record=record, samples={}, timelines={}), results))
+    order = re.findall(r'<section id="([\w-]+)"', body)
+    assert order.index("phases") < order.index("modes") < order.index("levers")
+    table = body[body.index('id="phases-0"') : body.index('id="modes"')]
+    assert re.findall(r"<th scope=row[^>]*>([^<]+)</th>", table)[::2][:4] == [
+        "fwd",
+        "· of it kda",
+        "teacher",
+        "· of it kda",
+    ]
+    assert "The phases add up to 100 % of the step." in table
+    assert "Amdahl&#39;s limit, one at a time" in body
 
 
 def test_all_text_is_escaped() -> None:
