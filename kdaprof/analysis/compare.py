@@ -13,11 +13,12 @@ from typing import Literal
 
 from kdaprof.analysis.celldata import CellData, gather
 from kdaprof.analysis.compare_conditions import Difference, differences
+from kdaprof.analysis.compare_shapes import Medians, ShapesMean, mean_of_shapes
 from kdaprof.analysis.guards import may_enter_ratio
 from kdaprof.analysis.interleaved import MIN_ROUNDS, SAME_BAND, Comparison, judge
 from kdaprof.analysis.recordings import summed
 from kdaprof.analysis.stats import MIN_ROUNDS as FEWEST
-from kdaprof.analysis.stats import Interval, round_medians
+from kdaprof.analysis.stats import Interval, median, round_medians
 from kdaprof.analysis.view import RawRun
 from kdaprof.analysis.welch import log_ratio
 from kdaprof.runs.facts import Fact
@@ -71,6 +72,8 @@ class RunComparison:
     band: float
     differences: tuple[Difference, ...]
     rows: tuple[Row, ...]
+    means: tuple[ShapesMean, ...]
+    """Across the shapes of a call, where a ratio could be made of two or more; they inform, and decide nothing."""
     only_base: tuple[str, ...]
     only_cand: tuple[str, ...]
     decision: Decision
@@ -119,6 +122,7 @@ def compare_runs(
         band=band,
         differences=differences(base.raw.record, cand.raw.record),
         rows=rows,
+        means=_means(rows, base, cand, band),
         only_base=tuple(cell.id for cell in base.results.cells if cell.id not in known),
         only_cand=tuple(cell.id for cell in cand.results.cells if cell.id not in mine),
         decision=decide([row.gate for row in rows]),
@@ -161,6 +165,26 @@ def _row(name: str, base: tuple[Side, CellResult], cand: tuple[Side, CellResult]
         cell=one.id, fact=name, base=facts[0], cand=facts[1], ratio=ratio, interval=interval, rounds=counts,
         verdict=verdict, why=why, gate=gate_of(interval, min(counts), threshold),
     )  # fmt: skip
+
+
+def _means(rows: Sequence[Row], base: Side, cand: Side, band: float) -> tuple[ShapesMean, ...]:
+    records = [{record.id: record for record in side.raw.record.cells} for side in (base, cand)]
+    calls: dict[tuple[str, str], dict[str, tuple[Medians, Medians]]] = {}
+    for row in rows:
+        if row.ratio is not None:
+            key = records[0][row.cell].key
+            sides = zip((base, cand), records, strict=True)
+            one, other = (_by_round(SERIES[row.fact](gather(side.raw, known[row.cell]))) for side, known in sides)
+            call = "/".join((key.workload, key.path, key.context, key.mode, key.phase, "*", key.dtype))
+            calls.setdefault((call, row.fact), {})[key.extents] = (one, other)
+    return tuple(mean_of_shapes(*call, shapes, band) for call, shapes in calls.items() if len(shapes) > 1)
+
+
+def _by_round(pairs: Iterable[tuple[int, float]]) -> Medians:
+    rounds: dict[int, list[float]] = {}
+    for number, value in pairs:
+        rounds.setdefault(number, []).append(value)
+    return {number: median(values) for number, values in rounds.items()}
 
 
 def _rounds(name: str, side: Side, cell: CellResult) -> tuple[float, ...]:

@@ -21,9 +21,10 @@ examples:
   kdaprof compare BASE CAND --json | python -m json.tool
       schema kdaprof.compare/1
 
-A ratio is CAND / BASE: below 1, CAND is faster. What should be the same and is not (machine, versions,
-settings, clocks, cache policy, shapes) is named first. No ratio is made from a figure that may not be quoted,
-or that was retracted. The runs were not interleaved: where a few per cent decide, use `kdaprof ab`.
+A ratio is CAND / BASE: below 1, CAND is faster; a call at several shapes also has their geometric mean. What should
+be the same and is not (machine, versions, settings, clocks, cache policy, shapes) is named first. No ratio is made
+from a figure that may not be quoted, or that was retracted. The runs were not interleaved: where a few per cent
+decide, use `kdaprof ab`.
 
 exit codes:
   0  GO: each ratio lies within 1 + threshold, interval and all

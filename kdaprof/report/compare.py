@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from kdaprof.analysis.compare import NOT_INTERLEAVED, Row, RunComparison
+from kdaprof.analysis.compare_shapes import ShapesMean
 from kdaprof.report.history import figure_name
 from kdaprof.runs.codec import schema_name, to_json
 from kdaprof.runs.facts import Fact
@@ -48,6 +49,7 @@ def compare_document(
         "differences": to_json(found.differences),
         "notes": [NOT_INTERLEAVED],
         "rows": [_row(row) for row in found.rows],
+        "means": [_mean(mean) for mean in found.means],
         "unmatched": {"base": list(found.only_base), "cand": list(found.only_cand)},
         "gates": [_gate(row, found.threshold) for row in found.rows if row.gate is not None],
         "decision": found.decision,
@@ -74,6 +76,11 @@ def show_comparison(console: Console, found: RunComparison) -> None:
         console.print()
         _line(console, f"{figure_name(fact)} of {same}: base → candidate, candidate / base [95 %]", "bold")
         _table(console, rows, names)
+    for mean in found.means:
+        console.print()
+        title = f"geometric mean of {figure_name(mean.fact)} over {len(mean.shapes)} shapes, {mean.cell}"
+        _line(console, f"{title}: {_ratio(mean)}  {mean.verdict.replace('-', ' ')}", "bold")
+        _line(console, f"  {mean.why + '; ' if mean.why else ''}{', '.join(mean.shapes)}", "dim")
     for side, cells in (("base", found.only_base), ("candidate", found.only_cand)):
         if cells:
             console.print()
@@ -134,7 +141,7 @@ def _figure(fact: Fact) -> str:
     return text if fact.quotable else f"({text})"
 
 
-def _ratio(row: Row) -> str:
+def _ratio(row: Row | ShapesMean) -> str:
     if row.ratio is None or row.interval is None:
         return "—"
     return f"{format_number(row.ratio)} [{', '.join(format_number(end) for end in row.interval)}]"
@@ -160,6 +167,18 @@ def _row(row: Row) -> dict[str, Any]:
         "rounds": {"base": row.rounds[0], "cand": row.rounds[1]},
         "verdict": row.verdict,
         "why": row.why,
+    }
+
+
+def _mean(mean: ShapesMean) -> dict[str, Any]:
+    return {
+        "cell": mean.cell,
+        "fact": mean.fact,
+        "shapes": list(mean.shapes),
+        "ratio": {"value": mean.ratio, "ci95": list(mean.interval) if mean.interval else None},
+        "rounds": {"base": mean.rounds[0], "cand": mean.rounds[1]},
+        "verdict": mean.verdict,
+        "why": mean.why,
     }
 
 

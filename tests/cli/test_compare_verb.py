@@ -123,6 +123,28 @@ def test_other_shapes_and_cache_policies(runs: Path, tmp_path: Path, capsys: pyt
     assert named["shapes"] == "kda B1-T64-H2-K16-V16-C16 float32"
 
 
+def test_several_shapes_of_a_call_have_a_geometric_mean(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from test_report_verb import store
+
+    def both(first: int, second: int) -> Any:
+        sizes = ((scenes.key(), first), (scenes.key(sizes=(1, 64, 2, 16, 16, 16)), second))
+        made = [scenes.scene(cell_key=k, wall_ns=w, profiled_wall_ns=w, warm=(20 * w, *[w] * 4)) for k, w in sizes]
+        return scenes.raw(*made, environment=replace(scenes.environment(), cwd="/srv"))
+
+    store(tmp_path / "one", both(100 * MS, 50 * MS))
+    store(tmp_path / "two", both(50 * MS, 50 * MS))
+    argv = ["compare", str(tmp_path / "one"), str(tmp_path / "two"), "--store", str(tmp_path / "s")]
+    assert main([*argv, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    jsonschema.Draft202012Validator(compare_schema()).validate(document)
+    (mean,) = document["means"]
+    assert mean["ratio"]["value"] == pytest.approx(0.5**0.5, rel=0.01)
+    assert mean["ratio"]["ci95"][0] < mean["ratio"]["value"] < mean["ratio"]["ci95"][1]
+    assert (mean["verdict"], len(mean["shapes"]), "/*/" in mean["cell"]) == ("faster", 2, True)
+    assert main(argv) == 0
+    assert "geometric mean of wall over 2 shapes" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("base", "cand", "code", "gates"),
     [("good", "bad", 4, ["not-established"]), ("bad", "good", 4, []), ("bad", "bad", 4, [])],

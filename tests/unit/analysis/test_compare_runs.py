@@ -10,6 +10,7 @@ from scipy.stats import ttest_ind
 
 from kdaprof.analysis.celldata import gather
 from kdaprof.analysis.compare import SERIES, decide, gate_of
+from kdaprof.analysis.compare_shapes import mean_of_shapes
 from kdaprof.analysis.derive import derive
 from kdaprof.analysis.recompute import load_raw
 from kdaprof.analysis.stats import median
@@ -56,6 +57,31 @@ def test_equal_rounds_have_an_interval_of_no_width() -> None:
 def test_no_ratio_from_too_little(base: tuple[float, ...], cand: tuple[float, ...]) -> None:
     with pytest.raises(ValueError, match="two positive rounds"):
         log_ratio(base, cand)
+
+
+def test_a_mean_across_shapes_weighs_each_the_same_and_counts_a_round_once() -> None:
+    shaken = {0: 1.0, 1: 1.1, 2: 0.9, 3: 1.05, 4: 0.95}
+    base = {number: 100.0 * by for number, by in shaken.items()}
+    sides = {
+        "small": (base, {n: v * 0.5 for n, v in base.items()}),
+        "large": (base, {n: v * 2 for n, v in base.items()}),
+    }
+    found = mean_of_shapes("a/*/b", "wall_ns", sides, 0.02)
+    _, alone = log_ratio(tuple(base.values()), tuple(base.values()))
+    assert found.ratio == pytest.approx(1.0)
+    assert found.interval == pytest.approx(alone)  # two shapes that move together say no more than one
+    assert (found.shapes, found.rounds, found.verdict) == (("small", "large"), (5, 5), "not-established")
+    slower = {name: (one, {n: v * 3 for n, v in one.items()}) for name, (one, _) in sides.items()}
+    assert mean_of_shapes("a/*/b", "wall_ns", slower, 0.02).verdict == "slower"
+
+
+def test_rounds_that_a_shape_lacks_are_left_out_of_the_mean() -> None:
+    few = {0: 1.0, 1: 1.0}
+    found = mean_of_shapes("a/*/b", "wall_ns", {"x": (few, few), "y": ({**few, 2: 1.0}, few)}, 0.02)
+    assert (found.ratio, found.rounds) == (None, (2, 2))
+    assert "rounds that every shape has: 2 and 2" in (found.why or "")
+    with pytest.raises(ValueError, match="needs two"):
+        mean_of_shapes("a/*/b", "wall_ns", {"x": (few, few)}, 0.02)
 
 
 @pytest.mark.parametrize(
