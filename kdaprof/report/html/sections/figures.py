@@ -70,6 +70,8 @@ def eager_to_floor(subject: Subject) -> Section | None:
         "graph-table", "Eager → graph → busy → floor", pairs, scene.naming, GRAPH, notes=(GRAPH_LEGEND,), stacked=True
     )
     blocks = _some(drawn, grid if grid.rows else None)
+    if not blocks:
+        return None
     lead = "How much of a call is launch overhead, what a CUDA Graph takes away, and what only better kernels could."
     return Section("graph", "Eager → graph → busy → floor", blocks, lead)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from kdaprof.analysis.verdict import sentence
 from kdaprof.report.html.grids import plain_grid, row_id
-from kdaprof.report.html.model import Block, Grid, Head, Item, Items, Prose, Section, Spot, Subject, Tiles
+from kdaprof.report.html.model import Block, Folded, Grid, Head, Item, Items, Prose, Section, Spot, Subject, Tiles
 from kdaprof.report.labels import SEVERITY, label
 from kdaprof.report.machine import conditions_table, judged
 from kdaprof.report.named import named_values
@@ -20,6 +20,8 @@ from kdaprof.runs.units import format_value
 
 RETRACTED = RULE
 """The rule of a reason that somebody gave by hand, with `kdaprof retract`."""
+_RETRACTED_SHOWN = 20
+"""More than these fold away below their reasons: a whole run was retracted."""
 TONES = {"confirmed": "good", "partial": "warn", "gate-only": "warn", "contradicted": "bad", "none": "bad"}
 _SEVERITY_TONE = {"error": "bad", "warn": "warn", "info": "note"}
 
@@ -64,7 +66,12 @@ def corrections(subject: Subject) -> Section:
         Head("why", "why", right=False),
     )
     grid = Grid("corrections-table", "Retracted figures", heads, tuple(rows), row_heads=2)
-    return Section("corrections", "Corrections", (grid,), lead)
+    if len(rows) <= _RETRACTED_SHOWN:
+        return Section("corrections", "Corrections", (grid,), lead)
+    whys = tuple(dict.fromkeys(row[3].text for row in rows))
+    said = Prose((f"{len(rows)} figures were retracted.", *whys[:_RETRACTED_SHOWN]), "bad")
+    folded = Folded(((f"All {len(rows)}", grid),), "corrections.csv")
+    return Section("corrections", "Corrections", (said, folded), lead)
 
 
 def conditions(subject: Subject) -> Section:
@@ -130,12 +137,12 @@ def _tiles(subject: Subject) -> Tiles:
             (
                 "path proven",
                 f"{len(proven)} of {done}",
-                "bad" if against else "good" if len(proven) == done else "warn",
+                "bad" if against else "good" if done and len(proven) == done else "warn",
             ),
             (
                 "figures that may be quoted",
                 f"{len(facts) - refused:,} of {len(facts):,}",
-                "warn" if refused else "good",
+                "warn" if refused or not facts else "good",
             ),
             ("retracted", str(gone), "bad" if gone else "good"),
         )
