@@ -20,7 +20,8 @@ class AllocatorCounters:
 
     `allocs` allocations asked of the caching allocator, `alloc_bytes` their bytes (rounded up to 512 as torch
     does), `peak_bytes` highest bytes held by tensors since the last reset, `current_bytes` held now,
-    `reserved_bytes` held by torch from the driver now, private pools of graphs included.
+    `reserved_bytes` held by torch from the driver now, private pools of graphs included,
+    `driver_allocs` segments asked of the driver.
     """
 
     allocs: int
@@ -28,6 +29,7 @@ class AllocatorCounters:
     peak_bytes: int
     current_bytes: int
     reserved_bytes: int
+    driver_allocs: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,7 @@ class AllocatorDelta:
     alloc_bytes: int
     peak_bytes: int
     reserved_growth_bytes: int
+    driver_allocs: int = 0
 
 
 class Allocator(Protocol):
@@ -78,6 +81,7 @@ class CudaAllocator:
             peak_bytes=held["peak"],
             current_bytes=held["current"],
             reserved_bytes=stats["reserved_bytes"]["all"]["current"],
+            driver_allocs=stats["segment"]["all"]["allocated"],
         )
 
     def reset_peak(self) -> None:
@@ -115,4 +119,5 @@ def delta(before: AllocatorCounters | None, after: AllocatorCounters | None) -> 
         alloc_bytes=after.alloc_bytes - before.alloc_bytes,
         peak_bytes=after.peak_bytes - before.current_bytes,
         reserved_growth_bytes=after.reserved_bytes - before.reserved_bytes,
+        driver_allocs=after.driver_allocs - before.driver_allocs,
     )

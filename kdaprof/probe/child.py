@@ -21,6 +21,7 @@ import msgspec
 
 from kdaprof.probe.plan import Effort
 from kdaprof.runs.cells import CellKey
+from kdaprof.runs.compiles import SlowStep
 from kdaprof.runs.record import CellError, CellRecord, Profiled
 from kdaprof.runs.samples import Sample
 from kdaprof.workloads.op import CaseSpec
@@ -59,6 +60,7 @@ class ChildCell:
     profiled: tuple[Profiled, ...] = ()
     record: CellRecord | None = None
     error: CellError | None = None
+    slow_steps: tuple[SlowStep, ...] = ()
     missing: dict[str, str] = field(default_factory=dict)
 
 

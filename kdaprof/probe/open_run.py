@@ -71,7 +71,9 @@ class OpenRun:
         else:
             missing |= seen.missing
         profiled = (*record.observed.profiled, *seen.profiled)
-        merged = replace(record, observed=replace(record.observed, profiled=profiled, missing=missing))
+        slow = (*record.observed.slow_steps, *seen.slow_steps)
+        observed = replace(record.observed, profiled=profiled, slow_steps=slow, missing=missing)
+        merged = replace(record, observed=observed)
         before = self.writer.samples(key)
         self.put_cell(merged, (*before, *_renumbered(before, seen.samples)) if seen.samples else ())
         return seen

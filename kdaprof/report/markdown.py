@@ -12,6 +12,7 @@ from kdaprof.report.proof import evidence, findings, refusals
 from kdaprof.report.scene import Scene
 from kdaprof.report.sections import figures, from_eager_to_floor, idle, instruments, more, spread, stages, taken
 from kdaprof.report.step import by_phase, levers_section, modes
+from kdaprof.report.step_cold import cold_section
 from kdaprof.report.step_memory import memory_section
 from kdaprof.report.trouble import troubles
 from kdaprof.report.units import utc
@@ -28,6 +29,7 @@ SECTIONS: tuple[tuple[str, Section], ...] = (
     ("The step by phase", by_phase),
     ("The step in each mode", modes),
     ("Levers", levers_section),
+    ("Cold and warm", cold_section),
     ("The step's memory", memory_section),
     ("Findings", findings),
     ("Where the GPU idles", idle),

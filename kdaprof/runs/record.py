@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from kdaprof.runs.cells import CellKey
+from kdaprof.runs.compiles import SlowStep
 from kdaprof.runs.conditions import Conditions
 from kdaprof.runs.environment import Environment
 from kdaprof.runs.facts import Provenance, Unit
@@ -138,6 +139,7 @@ class Observed:
     work: Work | None = None
     profiled: tuple[Profiled, ...] = ()
     memory: StepMemory | None = None
+    slow_steps: tuple[SlowStep, ...] = ()
     missing: dict[str, str] = field(default_factory=dict)
 
 

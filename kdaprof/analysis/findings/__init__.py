@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from kdaprof.analysis.findings import compare, device, graph, host, loop, machine, memory, path, warm
+from kdaprof.analysis.findings import compare, device, graph, host, loop, machine, memory, path, steady, warm
 from kdaprof.analysis.findings.path import CONTRADICTED
 from kdaprof.analysis.view import CellView
 from kdaprof.runs.results import Finding, Severity
@@ -24,6 +24,8 @@ DETECTORS: tuple[Detector, ...] = (
     warm.not_warm,
     warm.pool_grew,
     memory.never_reused,
+    steady.retuning,
+    steady.drift,
     warm.spikes,
     graph.capture_failed,
     graph.input_copies,

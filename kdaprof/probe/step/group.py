@@ -9,6 +9,7 @@ from functools import partial
 import torch
 
 from kdaprof.errors import UnavailableError
+from kdaprof.instruments.compiles import CompileWatch
 from kdaprof.instruments.timing import time_call
 from kdaprof.probe.bench import Bench
 from kdaprof.probe.failures import describe, status_of
@@ -20,6 +21,7 @@ from kdaprof.probe.step.bordered import allocation_samples, bordered_sample, wat
 from kdaprof.probe.step.capture import GraphedStep, capture_step
 from kdaprof.probe.step.check import check_step
 from kdaprof.probe.step.memory import history_of, step_memory
+from kdaprof.probe.step.slow import slow_steps
 from kdaprof.probe.sustained import sustained
 from kdaprof.probe.witness import observe_gate
 from kdaprof.runs.cells import CellKey
@@ -63,12 +65,32 @@ class StepGroup:
 
     def run(self) -> GroupOutcome:
         """Everything that this process measures of the group."""
+        watch = CompileWatch(self._bench.clock)
+        with watch.watching():
+            notes = self._timed_part()
+        for step in self._steps.values():
+            self._note((step.whole.key,), slow_steps=slow_steps(step.whole.samples, watch.events))
+        util: list[UtilReading] = []
+        alive = [s for s in self._steps.values() if self._records[s.whole.key.id].status == "ok"]
+        for step in alive:
+            self._side_figures(step, util)
+        for step in alive:  # last: it empties the pool, which would be in the other steps' figures
+            if step.phases:  # a sweep's steps are many, and its question is another
+                self._beside(step.whole.key, ("memory",), partial(self._memory, step))
+        for key, case in self._modes.items():
+            self._input_copies(key, case)
+        samples = {series.key.id: tuple(series.samples) for series in self._everything() if series.samples}
+        cells = tuple(self._records[key.id] for key in self._keys)
+        return GroupOutcome(cells=cells, samples=samples, util=tuple(util), notes=notes)
+
+    def _timed_part(self) -> tuple[str, ...]:
+        """Every step from step 0 on, up to the last interleaved round; notes on it."""
         for spec in self._specs:
             self._attempt(self._cells_of(spec), partial(self._begin, spec))
             for key in self._cells_of(spec, modes=True):
                 self._attempt((key,), partial(self._begin_mode, spec, key))
         live = list(self._series)
-        notes = measure_rounds(
+        return measure_rounds(
             live,
             self._bench,
             self._effort,
@@ -76,15 +98,6 @@ class StepGroup:
             on_failure=lambda series, error: self._fail((series.key,), error),
             beside=self._beside_round,
         )
-        util: list[UtilReading] = []
-        for step in self._steps.values():
-            if self._records[step.whole.key.id].status == "ok":
-                self._side_figures(step, util)
-        for key, case in self._modes.items():
-            self._input_copies(key, case)
-        samples = {series.key.id: tuple(series.samples) for series in self._everything() if series.samples}
-        cells = tuple(self._records[key.id] for key in self._keys)
-        return GroupOutcome(cells=cells, samples=samples, util=tuple(util), notes=notes)
 
     # ---------------------------------------------------------------- beginnings
 
@@ -156,8 +169,6 @@ class StepGroup:
         self._beside(key, ("gpu_span_ns",), lambda: event_repeats(step.whole, bench, effort))
         self._beside(key, ("allocs", "alloc_bytes", "peak_bytes"), lambda: self._allocations(step))
         self._beside(key, ("util_mean", "util_idle_share"), lambda: util.extend(sustained(step.whole, bench, effort)))
-        if step.phases:  # a sweep's steps are many, and its question is another
-            self._beside(key, ("memory",), lambda: self._memory(step))
 
     def _allocations(self, step: _Step) -> None:
         if self._bench.allocator.missing is not None:

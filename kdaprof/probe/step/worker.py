@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+import torch
+
+from kdaprof.instruments.allocator import allocator_of, delta
 from kdaprof.instruments.clock import MonotonicClock
+from kdaprof.instruments.compiles import CompileWatch
 from kdaprof.instruments.cuda_device import open_device
 from kdaprof.instruments.timing import time_call
 from kdaprof.probe.benches import make_bench
@@ -15,6 +19,7 @@ from kdaprof.probe.series import Series
 from kdaprof.probe.step.before import observed_step
 from kdaprof.probe.step.group import StepGroup
 from kdaprof.probe.step.profiled import profile_step
+from kdaprof.runs.compiles import SlowStep
 from kdaprof.workloads.step.case import open_step
 
 
@@ -37,9 +42,29 @@ def _cold(task: StepTask) -> ChildCell:
     case = open_step(task.spec)
     series = Series(task.spec.key, case)
     case.prepare(0)
-    timing = time_call(case.run, device, clock)
+    watch, allocator = CompileWatch(clock), allocator_of(device)
+    before = allocator.read()
+
+    def first_step() -> None:
+        if device.kind == "cuda":
+            with watch.around("library", "cuBLAS handle"):  # the step's first product would make it
+                torch.cuda.current_blas_handle()  # type: ignore[no-untyped-call]
+        case.run()
+
+    with watch.watching():
+        timing = time_call(first_step, device, clock)
+    grown = delta(before, allocator.read())
     series.add("cold", 0, timing.t_ns, step=0, host_ns=timing.host_ns, wall_ns=timing.wall_ns)
-    return ChildCell(cell=task.spec.key.id, samples=tuple(series.samples))
+    first = SlowStep(
+        fresh=True,
+        index=0,
+        start_ns=timing.t_ns,
+        wall_ns=timing.wall_ns,
+        events=tuple(watch.events),
+        driver_allocs=grown.driver_allocs if grown is not None else None,
+        reserved_growth_bytes=grown.reserved_growth_bytes if grown is not None else None,
+    )
+    return ChildCell(cell=task.spec.key.id, samples=tuple(series.samples), slow_steps=(first,))
 
 
 def _interpret(task: StepTask, spec: ChildSpec) -> tuple[ChildCell, ...]:

@@ -12,6 +12,8 @@ from scenes import MS, SECOND, US, figure, good_facts, view
 
 from kdaprof.analysis.guards import judge_run
 from kdaprof.analysis.view import CellView, WarmUp
+from kdaprof.runs.cells import CellKey, make_shape
+from kdaprof.runs.compiles import CompileEvent, SlowStep
 from kdaprof.runs.facts import Fact
 from kdaprof.runs.memory import StepMemory
 from kdaprof.runs.record import Capture, GateObservation, OwnCost, Refusal
@@ -155,6 +157,23 @@ def pool_view(*reserved_mib: float) -> Views:
     levels = tuple(round(level * (1 << 20)) for level in reserved_mib)
     memory = StepMemory(allocs=(10,) * len(levels), held_bytes=levels, reserved_bytes=levels, peak_bytes=levels[-1])
     return judged(g.seen(memory=memory))
+
+
+def compiled_in(*index: int) -> Views:
+    """A cell, warm from sample 5 on, that compiled something in these steps."""
+    event = CompileEvent(cause="triton", name="kernel", start_ns=1, ns=MS)
+    steps = tuple(SlowStep(fresh=False, index=i, start_ns=0, wall_ns=2 * MS, events=(event,)) for i in index)
+    one = g.seen(slow_steps=steps)
+    return judged(replace(one, warmup=replace(one.warmup, steady_from=5)))
+
+
+def drifting(share: float) -> Views:
+    """A step whose steady walls rise by this share of their median from first to last."""
+    key = CellKey("step", "fused", "plain", "eager", "step", make_shape("step", (8, 512, 4)), "float32")
+    one = view(scenes.scene(cell_key=key))
+    walls = [round(50 * MS * (1 + share * (i / 99 - 0.5))) for i in range(100)]
+    samples = scenes.series(one.cell.id, "unprofiled", [walls])
+    return judged(replace(one, samples=tuple(samples), warmup=WarmUp(steady_from=0, change_points=(), n=100)))
 
 
 SCENES: dict[str, tuple[FindingScene, ...]] = {
@@ -352,6 +371,11 @@ SCENES: dict[str, tuple[FindingScene, ...]] = {
         FindingScene("grew in two steps", pool_view(8, 8, 8, 9, 10), pool_view(8, 8, 8, 8, 10)),
         FindingScene("grew by a segment", pool_view(8, 9, 9, 9, 10), pool_view(8, 9, 9, 9, 9.99)),
         FindingScene("still grows", pool_view(8, 9, 9, 9, 10), pool_view(8, 9, 10, 10, 10)),
+    ),
+    "retuned-in-steady-part": (FindingScene("the first steady step", compiled_in(0, 4, 5), compiled_in(0, 4)),),
+    "steady-part-drifts": (
+        FindingScene("gets slower", drifting(0.102), drifting(0.098)),
+        FindingScene("gets faster", drifting(-0.102), drifting(-0.098)),
     ),
     "cold-start": (
         FindingScene(

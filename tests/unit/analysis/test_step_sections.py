@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import scenes
-from scenes import MS
+from scenes import MS, SECOND, figure
 
 from kdaprof.analysis.derive import derive
 from kdaprof.report.markdown import render
+from kdaprof.report.step_cold import against
 from kdaprof.runs.cells import CellKey, make_shape
+from kdaprof.runs.compiles import CompileEvent, SlowStep
+from kdaprof.runs.facts import Reason
 from kdaprof.runs.memory import AllocationSite, Pool, StepMemory
 
 MIB = 1 << 20
@@ -48,3 +51,43 @@ def test_pools_whose_samples_overlap_are_not_ordered() -> None:
 
 def test_a_run_without_recorded_memory_has_no_such_section() -> None:
     assert "The step's memory" not in text_of()
+
+
+# ---------------------------------------------------------------- cold and warm
+
+COLD = SlowStep(
+    fresh=True,
+    index=0,
+    start_ns=0,
+    wall_ns=4 * SECOND,
+    events=(
+        CompileEvent(cause="triton", name="kda_fwd", start_ns=MS, ns=3 * SECOND),
+        CompileEvent(cause="library", name="cuBLAS handle", start_ns=0, ns=MS),
+    ),
+    driver_allocs=7,
+    reserved_growth_bytes=64 << 20,
+)
+
+
+def test_a_cold_step_is_told_by_cause_with_its_ratio() -> None:
+    text = text_of(slow_steps=(COLD,))
+    assert (
+        "step 0 in a fresh process with empty caches takes 4.00 s, not compared: the warm wall is refused (Q06)" in text
+    )
+    assert against(COLD, figure(50 * MS)) == "80 × a warm step of 50.0 ms"
+    assert against(COLD, figure(200_000)) == "20,000 × a warm step of 200 µs"
+    flat = " ".join(text.split())
+    assert "| Triton compiles | 1 | 3.00 s | 75 % | 3.00 s | kda_fwd |" in flat
+    assert "7 segments, 67.1 MB" in flat
+    assert "| rest | | 999 ms | 25 % |" in flat
+
+
+def test_no_ratio_is_printed_against_a_refused_wall() -> None:
+    assert against(COLD, figure(MS).refuse(Reason(rule="Q06", text="shared"))) == (
+        "not compared: the warm wall is refused (Q06)"
+    )
+    assert against(COLD, None) == "with no warm step to compare"
+
+
+def test_a_run_without_slow_steps_has_no_such_section() -> None:
+    assert "Cold and warm" not in text_of()

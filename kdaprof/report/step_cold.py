@@ -1,0 +1,71 @@
+"""A step's first run: what it costs against a warm one, and by which cause."""
+
+from __future__ import annotations
+
+from kdaprof.analysis.step.cold import cold_cost
+from kdaprof.report.gfm import plain, text_table
+from kdaprof.report.scene import Scene
+from kdaprof.report.step import step_name
+from kdaprof.runs.cells import CellKey
+from kdaprof.runs.compiles import SlowStep
+from kdaprof.runs.facts import Fact
+from kdaprof.runs.units import format_bytes, format_fraction, format_ns
+
+_CAUSES = {
+    "triton": "Triton compiles",
+    "triton-cached": "Triton reads its cache",
+    "torch.compile": "torch.compile",
+    "autotune": "autotuning (without its compiling)",
+    "library": "library handles",
+}
+_LEGEND = (
+    "Time that causes share is the innermost one's, so that rows add up to the step. Work: summed over threads. The "
+    "allocator's calls of the driver are counted, not timed: their time is in the rest, with loading kernels and the "
+    "step's own work. A library handle is made apart in a fresh process only."
+)
+
+
+def cold_section(scene: Scene) -> list[str]:
+    """The first step of each cell, in this process and in a fresh one where that was measured."""
+    walls = {cell.id: cell.facts["wall_ns"] for cell in scene.results.cells if "wall_ns" in cell.facts}
+    lines: list[str] = []
+    for cell in scene.record.cells:
+        steps = cell.observed.slow_steps if cell.observed is not None else ()
+        for step in steps:
+            if step.fresh or step.index == 0:
+                lines += ["", *_first(cell.key, step, walls.get(cell.id))]
+    return [*lines[1:], "", _LEGEND] if lines else []
+
+
+def _first(key: CellKey, step: SlowStep, warm: Fact | None) -> list[str]:
+    where = "in a fresh process with empty caches" if step.fresh else "of this process"
+    head = f"**{plain(step_name(key))}:** step 0 {where} takes {format_ns(step.wall_ns)}, {against(step, warm)}."
+    cost = cold_cost(step)
+    rows = [
+        [
+            _CAUSES[part.cause],
+            f"{part.events}" + (f" ({part.count} configurations)" if part.cause == "autotune" else ""),
+            format_ns(part.ns),
+            format_fraction(part.ns / cost.wall_ns),
+            format_ns(part.work_ns),
+            part.longest,
+        ]
+        for part in cost.parts
+    ]
+    if step.driver_allocs is not None:
+        grown = format_bytes(step.reserved_growth_bytes or 0)
+        rows.append(["allocator grows", f"{step.driver_allocs} segments, {grown}", "—", "—", "—", ""])
+    rows.append(["rest", "", format_ns(cost.rest_ns), format_fraction(cost.rest_ns / cost.wall_ns), "", ""])
+    return [head, "", *text_table(("cause", "count", "time", "share", "work", "longest"), rows, right=range(1, 5))]
+
+
+def against(step: SlowStep, warm: Fact | None) -> str:
+    """`42.1 × a warm step of 50.0 ms`; without a ratio, and why, where the warm wall may not be quoted."""
+    if warm is None or not warm.value:
+        return "with no warm step to compare"
+    if not warm.quotable:
+        rules = ", ".join(sorted({reason.rule for reason in warm.reasons}))
+        return f"not compared: the warm wall is refused ({rules})"
+    ratio = step.wall_ns / warm.value
+    shown = f"{ratio:.3g}" if ratio < 1000 else f"{ratio:,.0f}"
+    return f"{shown} × a warm step of {format_ns(float(warm.value))}"
