@@ -11,6 +11,8 @@ import pytest
 
 from kdaprof.report.markdown import SECTIONS, render
 from kdaprof.report.step import by_phase, levers_section, modes
+from kdaprof.report.step_cold import cold_section
+from kdaprof.report.step_memory import memory_section
 from kdaprof.runs.conditions import Conditions
 from kdaprof.runs.facts import Reason
 from kdaprof.runs.record import CellError, RunRecord
@@ -42,7 +44,7 @@ def tables(text: str) -> list[list[list[str]]]:
 
 def test_sections_stand_in_the_order_of_what_a_reader_needs() -> None:
     text = render(*paper_runs.h200_run())
-    steps = (by_phase, modes, levers_section)  # an op has none
+    steps = (by_phase, modes, levers_section, cold_section, memory_section)  # an op has none
     assert headings(text) == ["Verdict", *(heading for heading, section in SECTIONS if section not in steps)]
     assert text.startswith("# kda: fused, tensor on NVIDIA H200\n\nkda · B 10, T 512")
     assert text.endswith("\n")
