@@ -143,8 +143,8 @@ def test_a_foreign_module_is_named(tmp_path: Path) -> None:
 
 
 def test_a_card_that_is_lost_ends_its_series_and_the_run_is_partial(tmp_path: Path) -> None:
-    later = "threading.Timer(0.4, driver.lose, ['GPU-aaaa']).start()"
-    done = gpu_util(tmp_path, "--hz", "50", "--duration", "1", "--out", "out", "--json", script=later)
+    later = "threading.Timer(2.0, driver.lose, ['GPU-aaaa']).start()"  # a loaded machine starts in a second or more
+    done = gpu_util(tmp_path, "--hz", "50", "--duration", "3", "--out", "out", "--json", script=later)
     seen = document(done.stdout)
     assert (done.returncode, seen["complete"]) == (1, False)
     lost, other = seen["gpus"]
