@@ -90,7 +90,7 @@ def t_factor(degrees: int, confidence: float = CONFIDENCE) -> float:
 
 
 def t_interval(values: Sequence[float], *, confidence: float = CONFIDENCE) -> Interval:
-    """t interval (95 %) of the mean of ≥ 2 independent values; of zero width when they are all equal."""
+    """The t interval (95 %) of the mean of ≥ 2 independent values; of zero width when they are all equal."""
     count = len(values)
     if count < 2:
         raise ValueError("an interval needs two values or more")
