@@ -7,11 +7,13 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 
 from kdaprof.analysis.celldata import gather
+from kdaprof.analysis.findings.figures import between
 from kdaprof.analysis.guards import may_enter_ratio
 from kdaprof.analysis.interleaved import Ratio, compare_interleaved
 from kdaprof.analysis.view import RawRun
 from kdaprof.report.gfm import plain, text_table
 from kdaprof.report.pairs import Cell
+from kdaprof.runs.units import format_number
 
 _PHASES = {"fwd": "fwd", "bwd": "bwd", "fwdbwd": "fwd + bwd", "step": "step"}
 _WORDS = {"slower": "is ahead", "faster": "is behind", "same": "the same", "not-established": "not established"}
@@ -46,8 +48,7 @@ def _said(raw: RawRun, fast: Cell, slow: Cell) -> tuple[str, str]:
     ratio = compare_interleaved(_rounds(raw, fast), _rounds(raw, slow))
     if ratio.value is None or ratio.interval is None:
         return "—", f"not established: {plain(ratio.why or 'no interval')}"
-    low, high = ratio.interval
-    return f"{ratio.value:.3g} × [{low:.3g}, {high:.3g}]", _verdict(fast, ratio)
+    return f"{format_number(ratio.value)} × ({between(*ratio.interval)})", _verdict(fast, ratio)
 
 
 def _verdict(fast: Cell, ratio: Ratio) -> str:
