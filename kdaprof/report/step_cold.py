@@ -46,7 +46,7 @@ def _first(key: CellKey, step: SlowStep, warm: Fact | None) -> list[str]:
             _CAUSES[part.cause],
             f"{part.events}" + (f" ({part.count} configurations)" if part.cause == "autotune" else ""),
             format_ns(part.ns),
-            format_fraction(part.ns / cost.wall_ns),
+            _share(part.ns, cost.wall_ns),
             format_ns(part.work_ns),
             part.longest,
         ]
@@ -55,8 +55,12 @@ def _first(key: CellKey, step: SlowStep, warm: Fact | None) -> list[str]:
     if step.driver_allocs is not None:
         grown = format_bytes(step.reserved_growth_bytes or 0)
         rows.append(["allocator grows", f"{step.driver_allocs} segments, {grown}", "—", "—", "—", ""])
-    rows.append(["rest", "", format_ns(cost.rest_ns), format_fraction(cost.rest_ns / cost.wall_ns), "", ""])
+    rows.append(["rest", "", format_ns(cost.rest_ns), _share(cost.rest_ns, cost.wall_ns), "", ""])
     return [head, "", *text_table(("cause", "count", "time", "share", "work", "longest"), rows, right=range(1, 5))]
+
+
+def _share(part_ns: int, wall_ns: int) -> str:
+    return format_fraction(part_ns / wall_ns) if wall_ns else "—"
 
 
 def against(step: SlowStep, warm: Fact | None) -> str:

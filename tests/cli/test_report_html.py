@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -61,6 +62,14 @@ def browser() -> Iterator[Browser]:
         opened.close()
 
 
+def until(page: Page, condition: str, seconds: float = 30.0) -> None:
+    """Wait for it from outside: playwright's own wait evaluates text inside the page, which its policy forbids."""
+    end = time.monotonic() + seconds
+    while not page.evaluate(condition):
+        assert time.monotonic() < end, condition
+        page.wait_for_timeout(50)
+
+
 class Watched:
     """A page with everything that it said and asked for."""
 
@@ -73,7 +82,7 @@ class Watched:
         self.page.on("pageerror", lambda error: self.said.append(f"error: {error}"))
         self.page.on("request", lambda request: self.asked.append(request.url))
         self.page.goto(path.as_uri())
-        self.page.wait_for_function("document.documentElement.dataset.ready === 'true'")
+        until(self.page, "document.documentElement.dataset.ready === 'true'")
 
 
 @pytest.fixture(scope="module")
@@ -132,7 +141,7 @@ def test_a_table_downloads_as_csv(shown: Watched) -> None:
 def test_a_table_copies_as_text(shown: Watched) -> None:
     shown.context.grant_permissions(["clipboard-read", "clipboard-write"])
     shown.page.locator("[data-copy='main-table']").click()
-    shown.page.wait_for_function("document.getElementById('said').textContent === 'Copied as text'")
+    until(shown.page, "document.getElementById('said').textContent === 'Copied as text'")
     text = shown.page.evaluate("navigator.clipboard.readText()")
     assert text.splitlines()[0].split()[:2] == ["path", "phase"]
     assert len(text.splitlines()) == 1 + shown.page.locator("#main-table tbody tr").count()
@@ -162,14 +171,14 @@ def test_the_timeline_zooms_and_changes_its_call(shown: Watched) -> None:
     assert page.evaluate(width) == pytest.approx(whole)
     names = page.locator("#timeline-chart-which option").all_inner_texts()
     page.locator("#timeline-chart-which").select_option(names[-1])
-    page.wait_for_function(f"Math.abs({width} - {whole}) > 1e-9")
+    until(page, f"Math.abs({width} - {whole}) > 1e-9")
     assert shown.said == []
 
 
 def test_it_fits_a_narrow_window(browser: Browser, written: Path) -> None:
     watched = Watched(browser, written)
     watched.page.set_viewport_size({"width": 800, "height": 900})
-    watched.page.wait_for_function("document.documentElement.scrollWidth <= 800", timeout=10_000)
+    until(watched.page, "document.documentElement.scrollWidth <= 800")
     watched.context.close()
 
 

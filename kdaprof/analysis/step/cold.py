@@ -101,14 +101,17 @@ def retuned(steps: Sequence[SlowStep], steady_from: int | None) -> tuple[tuple[i
 
 
 def drift_of(walls: Sequence[int]) -> Drift | None:
-    """The trend of a steady series in order; None when it is too short to have one."""
+    """The trend of a steady series in order; None when it is too short to have one, or has no time to share."""
     if len(walls) < DRIFT_SAMPLES_MIN:
         return None
     from scipy.stats import theilslopes  # noqa: PLC0415  half a second of import that only a derivation needs
 
     stride = -(-len(walls) // _MOST_POINTS)
     points = [median(walls[i : i + stride]) for i in range(0, len(walls), stride)]
+    level = median(points)
+    if level <= 0:
+        return None
     made = theilslopes(points)
-    scale = (len(points) - 1) / median(points)
+    scale = (len(points) - 1) / level
     slope, low, high = (float(value) * scale for value in (made.slope, made.low_slope, made.high_slope))
     return Drift(share=slope, low=low, high=high, n=len(walls))

@@ -90,6 +90,7 @@ def test_a_series_without_a_trend_does_not_drift_however_noisy() -> None:
     assert found is not None
     assert not found.drifts
     assert drift_of(noisy[: DRIFT_SAMPLES_MIN - 1]) is None
+    assert drift_of([0] * 60) is None
 
 
 def test_a_trend_is_found_in_a_long_series() -> None:
