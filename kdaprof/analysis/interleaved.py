@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from kdaprof.analysis.stats import CONFIDENCE, Interval, paired_rounds, t_interval
 from kdaprof.analysis.stats import MIN_ROUNDS as FEWEST
+from kdaprof.runs.samples import Sample
 
 Comparison = Literal["faster", "slower", "same", "not-established"]
 
@@ -107,3 +109,12 @@ def judge(interval: Interval, rounds: int, band: float) -> tuple[Comparison, str
     if low >= 1 - band and high <= 1 + band:
         return "same", None
     return "not-established", f"the interval {low:.3f}…{high:.3f} holds 1 and leaves 1 ± {band:g}"
+
+
+def walls_by_round(samples: Iterable[Sample]) -> dict[int, list[float]]:
+    """Walls (ns) of the samples that belong to a round, by its number: what `compare_interleaved` takes."""
+    rounds: dict[int, list[float]] = defaultdict(list)
+    for sample in samples:
+        if sample.round >= 0 and sample.wall_ns is not None:
+            rounds[sample.round].append(float(sample.wall_ns))
+    return rounds

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from kdaprof.analysis.findings.figures import between, phase_of, quoted, times
 from kdaprof.analysis.guards import may_enter_ratio
-from kdaprof.analysis.interleaved import MIN_ROUNDS, SAME_BAND, Ratio, compare_interleaved
+from kdaprof.analysis.interleaved import MIN_ROUNDS, SAME_BAND, Ratio, compare_interleaved, walls_by_round
 from kdaprof.analysis.view import CellView
 from kdaprof.runs.cells import CellKey
 from kdaprof.runs.facts import Fact
@@ -143,11 +143,7 @@ def _groups(views: Sequence[CellView]) -> Iterator[list[CellView]]:
 
 
 def _rounds(view: CellView) -> Mapping[int, Sequence[float]]:
-    rounds: dict[int, list[float]] = defaultdict(list)
-    for sample in view.steady():
-        if sample.round >= 0 and sample.wall_ns is not None:
-            rounds[sample.round].append(float(sample.wall_ns))
-    return rounds
+    return walls_by_round(view.steady())
 
 
 def _enters(facts: Mapping[str, Fact], name: str) -> bool:

@@ -9,7 +9,7 @@ from itertools import combinations
 from kdaprof.analysis.celldata import gather
 from kdaprof.analysis.findings.figures import between
 from kdaprof.analysis.guards import may_enter_ratio
-from kdaprof.analysis.interleaved import Ratio, compare_interleaved
+from kdaprof.analysis.interleaved import Ratio, compare_interleaved, walls_by_round
 from kdaprof.analysis.view import RawRun
 from kdaprof.report.gfm import plain, text_table
 from kdaprof.report.pairs import Cell
@@ -59,11 +59,7 @@ def _verdict(fast: Cell, ratio: Ratio) -> str:
 
 
 def _rounds(raw: RawRun, cell: Cell) -> Mapping[int, Sequence[float]]:
-    rounds: dict[int, list[float]] = defaultdict(list)
-    for sample in gather(raw, cell.record).steady():
-        if sample.round >= 0 and sample.wall_ns is not None:
-            rounds[sample.round].append(float(sample.wall_ns))
-    return rounds
+    return walls_by_round(gather(raw, cell.record).steady())
 
 
 def _wall(cell: Cell) -> float | None:

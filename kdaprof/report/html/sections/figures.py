@@ -22,6 +22,7 @@ from kdaprof.report.sections import (
 )
 from kdaprof.report.sheets import GRAPH, MORE, Spec, watched_table
 from kdaprof.report.tables import Entry, Table
+from kdaprof.runs.cells import PEER_PATHS
 from kdaprof.runs.units import format_fraction, format_ns, format_number, format_rate
 
 MAIN: tuple[Spec, ...] = (
@@ -46,7 +47,6 @@ _ROOF: tuple[Spec, ...] = (
     ("eager", "floor_ns", None, None),
     ("eager", "floor_share", None, "ci95"),
 )
-_PEERS = ("fla", "flashkda")
 
 
 def main(subject: Subject) -> Section:
@@ -179,7 +179,7 @@ def stages(subject: Subject) -> Section | None:
 
 def peers(subject: Subject) -> Section | None:
     """Other people's implementations in the same run; None where none was measured."""
-    pairs = [pair for pair in subject.scene.pairs if pair.eager and pair.key.path in _PEERS]
+    pairs = [pair for pair in subject.scene.pairs if pair.eager and pair.key.path in PEER_PATHS]
     if not pairs:
         return None
     grid = figure_grid("peers-table", "Peers", pairs, subject.scene.naming, MAIN)
