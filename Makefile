@@ -55,11 +55,20 @@ gpu-peers-run: ## the run that goes into reports/h200-kda-peers: FLA beside our 
 gpu-util-run: ## the watches that go into reports/h200-gpu-util: idle, and both paths in loops
 	$(GPU_PYTHON) probes/sampled_utilisation.py $(OUT)
 
+# The step's seconds on an H200: about 150 of them the first command (40 for its rounds at most, 35 cold, 40 profiled).
+# On an H200 about 150 s for the probe (rounds at most 40, cold starts 35, profiled repeats 40), 35 s for each sweep.
+# A cell that fails makes the target fail, behind everything else.
+STEP_MODES := eager,graph,fused:graphed-callables,fused:reduce-overhead
 gpu-step-run: ## the training step on a GPU: attribution, modes, cold steps, sweeps, into OUT, OUT-batch and OUT-max-iter
-	$(GPU_PYTHON) -m kdaprof probe --workload step --preset b8 --paths fused,tensor --ablate kda \
-	  --modes eager,graph,graphed-callables --samples 6 --util-seconds 3 --cold --anonymous --force --out $(OUT)
-	$(GPU_PYTHON) -m kdaprof sweep --over batch=1,2,4,8,16,32 --paths fused,tensor --anonymous --force --out $(OUT)-batch
-	$(GPU_PYTHON) -m kdaprof sweep --over max_iter=1,2,3,4,6,8 --path fused --anonymous --force --out $(OUT)-max-iter
+	@rc=0; \
+	$(GPU_PYTHON) -m kdaprof probe --workload step --preset b8 --paths fused,tensor --ablate kda,iters \
+	  --modes $(STEP_MODES) --samples 4 --cell-seconds 4 --util-seconds 1.5 --cold --anonymous --force \
+	  --out $(OUT) || rc=$$?; \
+	$(GPU_PYTHON) -m kdaprof sweep --over batch=1,2,4,8,16,32 --path fused --anonymous --force \
+	  --out $(OUT)-batch || rc=$$?; \
+	$(GPU_PYTHON) -m kdaprof sweep --over max_iter=1,2,3,4,6,8 --path fused --anonymous --force \
+	  --out $(OUT)-max-iter || rc=$$?; \
+	exit $$rc
 
 clean: ## remove the environment and the caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache *.egg-info

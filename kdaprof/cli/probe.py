@@ -28,7 +28,7 @@ examples:
       the same path as training wraps it, at another shape
   kdaprof probe --paths fused,fla --phases fwd,fwdbwd --cold-limit 300
       beside FLA's chunk_kda (pip install 'kdaprof[peers]'), whose kernels tune for minutes in the first call
-  kdaprof probe --workload step --paths fused,tensor --ablate kda
+  kdaprof probe --workload step --paths fused,tensor --ablate kda,iters
       a whole training step, phase by phase: forward, teacher, loss, backward, optimiser, average; KDA's part of each
   kdaprof probe --target my_package.training:make_step
       your own training step: docs/your-own-step.md
@@ -61,7 +61,12 @@ def build_parser() -> argparse.ArgumentParser:
     what.add_argument("--chunk", type=int, default=16, metavar="C", help="tokens a chunk (default %(default)s)")
     what.add_argument("--dtype", help="float32, bfloat16, float16, float64 (default float32, or the preset's)")
     what.add_argument("--phases", default="fwd,bwd,fwdbwd", metavar="P,P", help="default %(default)s")
-    what.add_argument("--modes", default="eager,graph", metavar="M,M", help="default %(default)s")
+    what.add_argument(
+        "--modes",
+        default="eager,graph",
+        metavar="M,M",
+        help="default %(default)s; of a step also graphed-callables and reduce-overhead; fused:M is for one path alone",
+    )
     what.add_argument("--contexts", default="plain", metavar="C,C", help="how the op is wrapped (default %(default)s)")
     what.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (default %(default)s)")
     step = parser.add_argument_group(
@@ -70,11 +75,14 @@ def build_parser() -> argparse.ArgumentParser:
     step.add_argument("--batch", type=int, metavar="B", help="sequences a step (default 8; 2 without a GPU)")
     step.add_argument("--seq", type=int, metavar="T", help="tokens a sequence (default 512; 20 without a GPU)")
     step.add_argument("--max-iter", type=int, metavar="N", help="iterations of the looped block (default 4; 2)")
-    step.add_argument("--ablate", metavar="kda", help="also the step with the op replaced by a copy, interleaved")
+    step.add_argument(
+        "--ablate", metavar="A,B", help="also, interleaved: kda, the op replaced by a copy; iters, half the iterations"
+    )
     step.add_argument("--target", metavar="M:F", help="your own step: package.module:make_step, called with the device")
     how = parser.add_argument_group("how")
     how.add_argument("--rounds", type=int, default=5, help="interleaved rounds, which give the interval (%(default)s)")
     how.add_argument("--samples", type=int, help="timed calls a round and cell (20), timed steps (8)")
+    how.add_argument("--cell-seconds", type=float, default=60.0, metavar="S", help="most for a cell's rounds (60)")
     how.add_argument("--util-seconds", type=float, default=5.0, metavar="S", help="sustained loop a path (%(default)s)")
     how.add_argument("--cache", default="rotate", help="rotate: inputs are evicted from L2 (default); warm: one set")
     how.add_argument("--cold", action="store_true", help="also time first calls in fresh processes with empty caches")
@@ -106,6 +114,8 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _request(args: argparse.Namespace, argv: tuple[str, ...]) -> Request | StepRequest:
+    if not 0 < args.cell_seconds <= 86400:
+        raise UsageError(f"--cell-seconds {args.cell_seconds:g}: more than 0 and at most 86400 seconds")
     if not 0 <= args.wait <= 86400:
         raise UsageError(f"--wait {args.wait:g}: between 0 and 86400 seconds")
     if args.path is not None and args.paths is not None:
@@ -126,7 +136,13 @@ def _request(args: argparse.Namespace, argv: tuple[str, ...]) -> Request | StepR
         raise UsageError(f"--cold-limit {args.cold_limit:g}: more than 0 and at most 86400 seconds")
     named = args.paths if args.path is None else args.path
     samples = 20 if args.samples is None else args.samples
-    effort = Effort(rounds=args.rounds, samples=samples, util_seconds=args.util_seconds, cold_limit_s=args.cold_limit)
+    effort = Effort(
+        rounds=args.rounds,
+        samples=samples,
+        util_seconds=args.util_seconds,
+        cold_limit_s=args.cold_limit,
+        cell_seconds=args.cell_seconds,
+    )
     request = Request(
         paths="fused,tensor" if named is None else named,
         contexts=args.contexts,
@@ -162,8 +178,7 @@ def _shape_and_dtype(args: argparse.Namespace) -> tuple[str | None, str]:
 
 
 def _step_request(args: argparse.Namespace, argv: tuple[str, ...]) -> StepRequest:
-    if args.ablate not in (None, "kda"):
-        raise UsageError(f"--ablate: {args.ablate!r} is unknown; the op that can be left out is kda")
+    ablate = choices("--ablate", args.ablate, ("kda", "iters")) if args.ablate is not None else ()
     if args.cold_limit is not None:
         raise UsageError("--cold-limit is the op's: a step's cold start is one step")
     if args.shape is not None:
@@ -183,9 +198,16 @@ def _step_request(args: argparse.Namespace, argv: tuple[str, ...]) -> StepReques
         device=args.device,
         cold=args.cold,
         seed=args.seed,
-        ablate=args.ablate is not None,
+        ablate="kda" in ablate,
+        halve="iters" in ablate,
         target=args.target,
-        effort=replace(STEP_EFFORT, rounds=args.rounds, samples=samples, util_seconds=args.util_seconds),
+        effort=replace(
+            STEP_EFFORT,
+            rounds=args.rounds,
+            samples=samples,
+            util_seconds=args.util_seconds,
+            cell_seconds=args.cell_seconds,
+        ),
         out=args.out,
         force=args.force,
         anonymous=args.anonymous,

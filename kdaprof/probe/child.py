@@ -33,11 +33,15 @@ SPEC_FILE, RESULT_FILE = "spec.json", "result.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepTask:
-    """A training step to be worked on in one of its modes; `keys` are the cells that are measured with it."""
+    """A training step to be worked on in one of its modes; `keys` are the cells that are measured with it.
+
+    `brief`: recorded with CUDA activity alone, which tells busy time and kernels but not why the GPU idles.
+    """
 
     spec: StepSpec
     mode: str
     keys: tuple[CellKey, ...] = ()
+    brief: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

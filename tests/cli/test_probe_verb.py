@@ -47,6 +47,7 @@ FLAGS = {
     "--device",
     "--rounds",
     "--samples",
+    "--cell-seconds",
     "--util-seconds",
     "--cache",
     "--cold",

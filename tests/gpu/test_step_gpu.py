@@ -55,7 +55,7 @@ def test_a_probed_step_is_whole(tmp_path: Path) -> None:
             assert (rows["bwd"].facts["allocs"].value or 0) >= (rows["bwd.kda"].facts["allocs"].value or 0) > 0
 
 
-@pytest.mark.parametrize("mode", ["graph", "graphed-callables"])
+@pytest.mark.parametrize("mode", ["graph", "graphed-callables", "reduce-overhead"])
 def test_captured_steps_do_what_eager_steps_do(mode: str) -> None:
     made = capture_step(spec(), mode, torch.cuda.memory_reserved)
     assert made.case is not None, made.capture

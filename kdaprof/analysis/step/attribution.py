@@ -15,6 +15,9 @@ from kdaprof.runs.results import CellResult, RunResults
 
 SUM_MAX = 0.01
 """Phases whose walls add up to the step within this share need no explanation."""
+LOOPED = ("fwd", "teacher", "bwd")
+"""Phases that run the looped block; what stands outside the loop in them is a few operators."""
+HALF = "half the iterations"
 RUNS_AHEAD = 0.9
 """A step that is issued in less than this share of its wall lets the host run ahead of the GPU."""
 
@@ -184,6 +187,8 @@ def levers(record: RunRecord, results: RunResults) -> tuple[Lever, ...]:
                 name = _tried(whole, key)
                 if name is not None:
                     found.append(Lever(name=name, whole=whole, measured=True, now=wall, then=facts["wall_ns"]))
+        if not any(lever.whole == whole and lever.name == HALF for lever in found):
+            found += _half_the_loop(record.run, whole, wall, attribution.rows)
     fit = [lever for lever in found if lever.now.quotable and lever.then.quotable and _gain(lever) > 0]
     return tuple(sorted(fit, key=lambda lever: (lever.whole.id, -_gain(lever))))
 
@@ -214,6 +219,23 @@ def _without_op(run: str, whole: CellKey, step: Mapping[str, Fact], rows: Sequen
     return [Lever(name=label, whole=whole, measured=False, now=wall, then=then)]
 
 
+def _half_the_loop(run: str, whole: CellKey, wall: Fact, rows: Sequence[PartRow]) -> list[Lever]:
+    """Half of what the looped phases take: at most what half the iterations give, where nobody has measured it."""
+    walls = [
+        (fact_id(run, row.key.id, "wall_ns"), row.facts["wall_ns"])
+        for row in rows
+        if row.kind == "phase" and row.name in LOOPED and row.key is not None
+    ]
+    total = _sum(walls)
+    if (_iterations(whole) or 0) < 2 or len(walls) < len(LOOPED) or wall.value is None or total.value is None:
+        return []
+    loop = estimate_of(total)
+    left = propagate(float(wall.value) - loop.value / 2, [_Term(estimate_of(wall), 1.0), _Term(loop, -0.5)])
+    sources = (fact_id(run, whole.id, "wall_ns"), *(source for source, _ in walls))
+    then = _refused_like(derived("ns", left, (wall, total), sources), (wall, total))
+    return [Lever(name=f"{HALF}, at most", whole=whole, measured=False, now=wall, then=then)]
+
+
 def _minus(run: str, whole: CellKey, wall: Fact, row: PartRow, part: Fact) -> Fact:
     gone = without("ns", (("wall_ns", wall), (row.name, part)))
     if gone is not None or row.key is None:
@@ -233,5 +255,5 @@ def _tried(whole: CellKey, other: CellKey) -> str | None:
     changed = [axis for axis in one if one[axis] != two.get(axis)]
     alike = (whole.path, whole.context, whole.mode, whole.dtype) == (other.path, other.context, other.mode, other.dtype)
     if alike and changed == ["iters"] and 2 * two["iters"] == one["iters"]:
-        return "half the iterations"
+        return HALF
     return None

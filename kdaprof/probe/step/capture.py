@@ -29,7 +29,8 @@ class GraphedStep:
 
     def __init__(self, static: StepCase, run: Callable[[], None], outputs: Callable[[], Outputs]) -> None:
         self.static, self.run, self.outputs = static, run, outputs
-        self.watch: OpWatch = static.watch
+        # Nobody watches the calls of a captured step: torch.compile would compile it anew for each one who does.
+        self.watch = OpWatch()
         self.phases: tuple[Phase, ...] = (Phase("step", run),)
         self.steps_done = 0
 

@@ -37,6 +37,10 @@ class StepPlan(Plan):
     parts: tuple[str, ...] = PHASES
     """Phases that get cells of their own; none in a sweep."""
     lines: tuple[str, ...] = OP_LINES
+    own_modes: tuple[tuple[str, str], ...] = ()
+    """(path, mode): modes that one path has beside `modes`, which all have."""
+    halve: bool = False
+    """Whether each path's step also runs with half its iterations, as a step of its own."""
 
     def groups(self) -> Iterator[Group]:
         """All cells of one context and shape: they are measured interleaved."""
@@ -46,9 +50,15 @@ class StepPlan(Plan):
                 whole = CellKey(self.workload, path, context, "eager", "step", shape, self.dtype)
                 lines = self.lines if path != COPY_PATH else ()
                 keys += [whole, *(whole.sibling(phase=phase) for phase in (*self.parts, *lines))]
-                keys += [whole.sibling(mode=mode) for mode in self.modes if mode != "eager"]
+                modes = dict.fromkeys((*self.modes, *(mode for own, mode in self.own_modes if own == path)))
+                keys += [whole.sibling(mode=mode) for mode in modes if mode != "eager"]
+                keys += [replace(whole, shape=halved(shape))] if self.halve and path != COPY_PATH else []
             label = "-".join(f"{axis}{size}" for axis, size in shape)
             yield Group(tuple(keys), label=f"{context}/step/{label}")
+
+    def is_half(self, key: CellKey) -> bool:
+        """Whether a cell is there for its half of the iterations alone."""
+        return self.halve and key.shape not in self.shapes
 
     def spec(self, key: CellKey) -> StepSpec:
         """The step that a cell is part of."""
@@ -79,6 +89,7 @@ class StepRequest:
     cold: bool = False
     seed: int = 0
     ablate: bool = False
+    halve: bool = False
     target: str | None = None
     target_parts: tuple[str, ...] = ()
     """Phases of the target's step: known once it was made."""
@@ -103,7 +114,9 @@ class StepRequest:
             raise UsageError(f"--rounds {self.effort.rounds} --samples {self.effort.samples}: both must be 1 or more")
         if self.target is not None and ":" not in self.target:
             raise UsageError(f"--target {self.target!r}: write package.module:make_step")
-        self.plan("cpu")
+        odd = [size for shape in self.plan("cpu").shapes for axis, size in shape if axis == "iters" and size % 2]
+        if self.halve and odd:
+            raise UsageError(f"--ablate iters: --max-iter {odd[0]} has no half; give an even number")
         return self
 
     def plan(self, device: str) -> StepPlan:
@@ -128,7 +141,7 @@ class StepRequest:
         parts: tuple[str, ...],
         lines: tuple[str, ...],
     ) -> StepPlan:
-        modes = choices("--modes", self.modes, STEP_MODES)
+        modes, own_modes = modes_of(self.modes, paths)
         run = new_run_id("-".join((workload, *paths[:3])))
         return StepPlan(
             workload=workload,
@@ -154,4 +167,25 @@ class StepRequest:
             target=self.target,
             parts=parts,
             lines=lines,
+            own_modes=own_modes,
+            halve=self.halve and self.target is None,
         )
+
+
+def halved(shape: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
+    """The shape of a step with half its iterations."""
+    return tuple((axis, size // 2 if axis == "iters" else size) for axis, size in shape)
+
+
+def modes_of(text: str, paths: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
+    """`eager,graph,fused:reduce-overhead` → the modes of all paths, and (path, mode) of those that one path has alone.
+
+    Errors: UsageError for a mode that is unknown or a path that is not measured.
+    """
+    parts = [part.strip().rpartition(":") for part in text.split(",")]
+    common = [mode for path, _, mode in parts if not path]
+    own = [(path, mode) for path, _, mode in parts if path]
+    if own:
+        choices("--modes", ",".join(path for path, _ in own), paths)
+        choices("--modes", ",".join(mode for _, mode in own), STEP_MODES)
+    return choices("--modes", ",".join(common or ["eager"]), STEP_MODES), tuple(dict.fromkeys(own))

@@ -39,7 +39,7 @@ def profile_step(task: StepTask, child: ChildSpec) -> ChildCell:
         case = made.case
     series, recorder = Series(key, case), Recorder(case, device, clock)
     kinds: tuple[tuple[Kind, int], ...] = (("profiled-cuda", child.effort.profiled),)
-    if mode == "eager" and child.effort.profiled_full:
+    if mode == "eager" and child.effort.profiled_full and not task.brief:
         kinds = (*kinds, ("profiled-full", child.effort.profiled_full))
     profiled, missing = [], {}
     for kind, repeats in kinds:

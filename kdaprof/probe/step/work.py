@@ -63,7 +63,7 @@ class StepWork:
         if not (self._plan.cold and self._plan.on_gpu):
             return ()
         specs = dict.fromkeys(self._plan.spec(key) for key in group.keys)
-        return tuple(spec for spec in specs if spec.key.path != COPY_PATH)
+        return tuple(spec for spec in specs if spec.key.path != COPY_PATH and not self._plan.is_half(spec.key))
 
     def _profile_when_due(self, group: Group) -> None:
         """A group's steps in one child; those of a sweep in one child at its end, since each takes seconds to start."""
@@ -75,7 +75,7 @@ class StepWork:
         steps = dict.fromkeys((self._plan.spec(key), key.mode) for key in mine if key.phase == "step")
         if not steps:
             return
-        tasks = tuple(StepTask(spec=spec, mode=mode) for spec, mode in steps)
+        tasks = tuple(StepTask(spec=spec, mode=mode, brief=self._plan.is_half(spec.key)) for spec, mode in steps)
         out = str(self._run.writer.path)
         child = ChildSpec(task="profile", cases=(), effort=self._plan.effort, out=out, steps=tasks)
         result = self._lab.spawn(child, env={}, timeout_s=_CHILD_S + 60 * len(tasks))

@@ -35,7 +35,7 @@ def cell(of: CellKey, **values: Any) -> tuple[CellRecord, CellResult]:
     return record, CellResult(id=of.id, facts=facts, evidence=Evidence(verdict="confirmed", expected=of.path))
 
 
-def step_run(wall: float = 80 * MS, **others: Any) -> tuple[RunRecord, RunResults]:
+def step_run(wall: float = 80 * MS, *, halved: bool = True, **others: Any) -> tuple[RunRecord, RunResults]:
     whole = {"wall_ns": wall, "host_ns": wall, "gpu_busy_ns": 20 * MS, "host_bound": 0.75} | others
     made = [cell(key(), **whole)]
     made += [cell(key(phase), wall_ns=ms * MS, host_ns=ms * MS) for phase, ms in WALLS.items()]
@@ -43,7 +43,7 @@ def step_run(wall: float = 80 * MS, **others: Any) -> tuple[RunRecord, RunResult
     made.append(cell(key(mode="graph"), wall_ns=22 * MS))
     made.append(cell(key(path="fused"), wall_ns=30 * MS))
     made.append(cell(key(path="copy"), wall_ns=25 * MS))
-    made.append(cell(key(iters=2), wall_ns=44 * MS))
+    made += [cell(key(iters=2), wall_ns=44 * MS)] if halved else []
     return scenes.run_record([record for record, _ in made]), RunResults(
         run=scenes.RUN_ID, cells=tuple(result for _, result in made)
     )
@@ -90,6 +90,18 @@ def test_levers_are_ranked_and_say_how_they_are_known() -> None:
     assert known["half the iterations"] == (True, 44 * MS)
     assert known["bwd"] == (False, 40 * MS)
     assert all(lever.then.ci95 is not None for lever in whole)
+
+
+def test_half_the_iterations_is_derived_where_nobody_measured_it() -> None:
+    measured, derived = levers(*step_run()), levers(*step_run(halved=False))
+    assert "half the iterations, at most" not in {lever.name for lever in measured}
+    (half,) = [lever for lever in derived if lever.name.startswith("half the iterations")]
+    assert half.name == "half the iterations, at most"
+    assert not half.measured
+    assert half.then.value == pytest.approx((80 - (20 + 15 + 40) / 2) * MS)
+    assert half.then.ci95 is not None
+    assert half.then.ci95[0] < half.then.value < half.then.ci95[1]
+    assert len(half.then.sources) == 4
 
 
 def test_a_gpu_bound_step_gives_the_op_no_more_than_its_gpu_time() -> None:
