@@ -46,27 +46,50 @@ class InputSpec:
     requires_grad: bool
 
 
+class Drawer:
+    """The random values of one set, in the order in which they are asked for.
+
+    Drawn in float32 on the CPU's generator, so that GPU and CPU see the same values.
+    """
+
+    def __init__(self, spec: InputSpec, index: int) -> None:
+        size = dict(spec.shape)
+        batch, length, heads, k_dim, v_dim = (size[axis] for axis in ("B", "T", "H", "K", "V"))
+        self.heads = (batch, length, heads)
+        self.keys = (*self.heads, k_dim)
+        self.values = (*self.heads, v_dim)
+        self._generator = torch.Generator().manual_seed(spec.seed * 1_000_003 + index)
+        self._spec = spec
+
+    def normal(self, shape: tuple[int, ...]) -> torch.Tensor:
+        """Standard normal."""
+        return torch.randn(shape, generator=self._generator, dtype=torch.float32)
+
+    def unit(self, shape: tuple[int, ...]) -> torch.Tensor:
+        """Directions of length 1."""
+        return torch.nn.functional.normalize(self.normal(shape), dim=-1)
+
+    def decay(self, shape: tuple[int, ...]) -> torch.Tensor:
+        """Natural-log decay, at most 0."""
+        return -DECAY * (1 + SPREAD * self.normal(shape)).clamp_min(0.0)
+
+    def gate(self, shape: tuple[int, ...]) -> torch.Tensor:
+        """Gates between 0 and 1."""
+        return (GATE * (1 + SPREAD * self.normal(shape))).clamp(0.0, 1.0)
+
+    def place(self, values: torch.Tensor, *, grad: bool | None = None) -> torch.Tensor:
+        """On the spec's device and in its dtype; its gradient is asked for as the spec says, unless `grad` does."""
+        wanted = self._spec.requires_grad if grad is None else grad
+        dtype = getattr(torch, self._spec.dtype)
+        return values.to(device=self._spec.device, dtype=dtype).contiguous().requires_grad_(wanted)
+
+
 def make_inputs(spec: InputSpec, index: int) -> OpInputs:
-    """Set number `index`. Drawn in float32 on the CPU's generator, so that GPU and CPU see the same values."""
-    size = dict(spec.shape)
-    batch, length, heads, k_dim, v_dim = (size[axis] for axis in ("B", "T", "H", "K", "V"))
-    generator = torch.Generator().manual_seed(spec.seed * 1_000_003 + index)
-    dtype = getattr(torch, spec.dtype)
-
-    def draw(*shape: int) -> torch.Tensor:
-        return torch.randn(shape, generator=generator, dtype=torch.float32)
-
-    def place(values: torch.Tensor, *, grad: bool = spec.requires_grad) -> torch.Tensor:
-        return values.to(device=spec.device, dtype=dtype).contiguous().requires_grad_(grad)
-
-    keys = (batch, length, heads, k_dim)
-    q = torch.nn.functional.normalize(draw(*keys), dim=-1)
-    k = torch.nn.functional.normalize(draw(*keys), dim=-1)
-    v = draw(batch, length, heads, v_dim)
-    g = -DECAY * (1 + SPREAD * draw(*keys)).clamp_min(0.0)
-    beta = (GATE * (1 + SPREAD * draw(batch, length, heads))).clamp(0.0, 1.0)
-    do = draw(batch, length, heads, v_dim)
-    return OpInputs(place(q), place(k), place(v), place(g), place(beta), place(do, grad=False))
+    """Set number `index`."""
+    drawer = Drawer(spec, index)
+    q, k, v = drawer.unit(drawer.keys), drawer.unit(drawer.keys), drawer.normal(drawer.values)
+    g, beta, do = drawer.decay(drawer.keys), drawer.gate(drawer.heads), drawer.normal(drawer.values)
+    return OpInputs(*map(drawer.place, (q, k, v, g, beta)), do=drawer.place(do, grad=False))
 
 
 def sets_to_exceed(cache_bytes: int | None, set_bytes: int, *, most: int = 8) -> int:
