@@ -50,8 +50,9 @@ def _path(path: str, cells: Sequence[Cell]) -> Iterator[str]:
     if not eager:
         yield _why_not(cells)
         return
-    steps = [pair for pair in eager if _in_loop(pair[0]) and pair[0].key.phase == "step"]
-    eager = steps or eager  # the steps of a watched loop speak for its phases
+    steps = [pair for pair in eager if pair[0].key.phase == "step"]
+    # A step speaks for its phases, and the first that was measured for those of other sizes.
+    eager = [pair for pair in steps if pair[0].key.shape == steps[0][0].key.shape] or eager
     # One context speaks for the path: the plain one where it was measured.
     context = "plain" if any(cell.key.context == "plain" for cell, _ in eager) else eager[0][0].key.context
     told = [(cell, result) for cell, result in eager if cell.key.context == context]
@@ -66,10 +67,6 @@ def _path(path: str, cells: Sequence[Cell]) -> Iterator[str]:
         return
     yield _witnesses(path, told)
     yield from _time(told, {cell.id: result for cell, result in cells})
-
-
-def _in_loop(cell: CellRecord) -> bool:
-    return cell.observed is not None and cell.observed.borders == "loop"
 
 
 def _why_not(cells: Sequence[Cell]) -> str:
@@ -204,7 +201,9 @@ def _without_split(phase: str, facts: Mapping[str, Fact]) -> str:
 
 
 def _pairs(record: RunRecord, findings: Iterable[Finding]) -> Iterator[str]:
-    keys = {cell.id: cell.key for cell in record.cells}
+    steps = [cell.key for cell in record.cells if cell.key.phase == "step"]
+    told = [key for key in steps if key.shape == steps[0].shape] or [cell.key for cell in record.cells]
+    keys = {key.id: key for key in told}
     said: dict[tuple[str, str], list[str]] = {}
     for finding in findings:
         key = keys.get(finding.cell or "")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kdaprof.analysis.step.attribution import Attribution, Lever, PartRow, attributions, levers
+from kdaprof.analysis.step.attribution import Attribution, PartRow, attributions
+from kdaprof.analysis.step.levers import Lever, levers
 from kdaprof.report.gfm import plain
 from kdaprof.report.labels import IDLE_CLASSES, label
 from kdaprof.report.pairs import Cell

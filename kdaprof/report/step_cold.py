@@ -11,7 +11,7 @@ from kdaprof.runs.compiles import SlowStep
 from kdaprof.runs.facts import Fact
 from kdaprof.runs.units import format_bytes, format_fraction, format_ns
 
-_CAUSES = {
+CAUSES = {
     "triton": "Triton compiles",
     "triton-cached": "Triton reads its cache",
     "torch.compile": "torch.compile",
@@ -43,7 +43,7 @@ def _first(key: CellKey, step: SlowStep, warm: Fact | None) -> list[str]:
     cost = cold_cost(step)
     rows = [
         [
-            _CAUSES[part.cause],
+            CAUSES[part.cause],
             f"{part.events}" + (f" ({part.count} configurations)" if part.cause == "autotune" else ""),
             format_ns(part.ns),
             _share(part.ns, cost.wall_ns),

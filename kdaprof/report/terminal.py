@@ -1,5 +1,7 @@
 """A run on a terminal: a table a path with figures down and phases across, then verdict and findings.
 
+A probed step is shown by its attribution instead: parts down, figures across, what else it says in sentences.
+
 Reads without colour and when piped: refused figures stand in parentheses with their rule, nothing is cut off.
 """
 
@@ -14,11 +16,13 @@ from rich.text import Text
 from kdaprof.analysis.verdict import sentence
 from kdaprof.report.labels import SEVERITY
 from kdaprof.report.named import named_values
-from kdaprof.report.pairs import Pair, cells_of, naming, pairs_of
+from kdaprof.report.pairs import Cell, Pair, cells_of, naming, pairs_of
 from kdaprof.report.places import place_of
 from kdaprof.report.rules import rule_explanation, rule_title, short_list
 from kdaprof.report.scene import Scene
 from kdaprof.report.sheets import Spec
+from kdaprof.report.step import step_name
+from kdaprof.report.step_brief import Brief, briefs
 from kdaprof.report.trouble import troubles
 from kdaprof.report.upright import Upright, blocks, upright
 from kdaprof.runs.cells import OWN_PATH
@@ -59,7 +63,11 @@ def show_run(console: Console, record: RunRecord, results: RunResults, *, path: 
     _line(console, _heading(scene), "bold")
     _line(console, f"run {record.run}", "dim")
     rules: set[str] = set()
-    for _, pairs in _groups(scene):
+    steps = briefs(scene)
+    for brief in steps:
+        rules |= _show_step(console, brief)
+    covered = [pair for brief in steps for pair in brief.covered]
+    for _, pairs in _groups(scene, [pair for pair in scene.pairs if pair not in covered]):
         rules |= _show_group(console, scene, pairs)
     _show_trouble(console, scene)
     _section(console, "Verdict")
@@ -93,10 +101,10 @@ def recorded_run_hint(record: RunRecord) -> str | None:
     )
 
 
-def _groups(scene: Scene) -> list[tuple[str, list[Pair]]]:
+def _groups(scene: Scene, pairs: Sequence[Pair]) -> list[tuple[str, list[Pair]]]:
     """Pairs by everything that names them but the phase: one table each."""
     groups: dict[str, list[Pair]] = {}
-    for pair in scene.pairs:
+    for pair in pairs:
         groups.setdefault(_group_name(scene, pair), []).append(pair)
     return list(groups.items())
 
@@ -105,16 +113,32 @@ def _group_name(scene: Scene, pair: Pair) -> str:
     return " ".join(get(pair.key) for name, get in scene.naming.columns if name != "phase")
 
 
+def _show_step(console: Console, brief: Brief) -> set[str]:
+    _show_title(console, step_name(brief.whole), brief.covered)
+    rules = _show_table(console, brief.table)
+    for text in brief.sentences:
+        _paragraph(console, Text(text))
+    return rules
+
+
 def _show_group(console: Console, scene: Scene, pairs: Sequence[Pair]) -> set[str]:
+    cells = _show_title(console, _group_name(scene, pairs[0]), pairs)
+    in_loop = any(cell.record.observed is not None and cell.record.observed.borders == "loop" for cell in cells)
+    return _show_table(console, upright(pairs, LOOP_ROWS if in_loop else ROWS))
+
+
+def _show_title(console: Console, name: str, pairs: Sequence[Pair]) -> list[Cell]:
+    """The group's name and whether its path was proven; returns the group's cells."""
     cells = [cell for pair in pairs for cell in (pair.eager, pair.graph) if cell]
     ran = [cell for cell in cells if cell.record.status == "ok"] or cells
-    evidence = [cell.result.evidence for cell in ran]
     console.print()
-    title = Text(_group_name(scene, pairs[0]), style="bold")
-    title.append("  ").append(_proof(evidence))
+    title = Text(name, style="bold")
+    title.append("  ").append(_proof([cell.result.evidence for cell in ran]))
     console.print(title, soft_wrap=True)
-    in_loop = any(cell.record.observed is not None and cell.record.observed.borders == "loop" for cell in cells)
-    table = upright(pairs, LOOP_ROWS if in_loop else ROWS)
+    return cells
+
+
+def _show_table(console: Console, table: Upright) -> set[str]:
     for block in blocks(table, console.width) if table.rows else ():
         _draw(console, block)
     for number, reason in enumerate(table.notes, 1):

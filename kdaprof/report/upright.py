@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from kdaprof.report.pairs import Pair
 from kdaprof.report.sheets import Spec, column
-from kdaprof.report.tables import DASH, Entry, LeftOut, common_scales, entry_of, figure_table
+from kdaprof.report.tables import DASH, Entry, LeftOut, Table, common_scales, entry_of, figure_table
 from kdaprof.report.units import Scale
 from kdaprof.runs.facts import Fact
 
@@ -62,6 +62,14 @@ def upright(pairs: Sequence[Pair], specs: Sequence[Spec]) -> Upright:
     reasons = (entry.missing for row in rows for entry in row.entries if entry.missing is not None)
     phases = tuple(pair.key.phase for pair in pairs)
     return Upright(phases, tuple(rows), tuple(dict.fromkeys(reasons)), flat.left_out, _shared(rows))
+
+
+def upright_of(table: Table) -> Upright:
+    """A table whose first column names its rows, drawn as it stands: its other headers where phases would be."""
+    rows = tuple(UprightRow(row[0].text, row[1:]) for row in table.rows)
+    reasons = (entry.missing for row in rows for entry in row.entries if entry.missing is not None)
+    headers = tuple(column.header for column in table.columns[1:])
+    return Upright(headers, rows, tuple(dict.fromkeys(reasons)), table.left_out, _shared(rows))
 
 
 def blocks(table: Upright, width: int) -> list[Upright]:

@@ -1,4 +1,4 @@
-"""A training step by its parts: phases that add up to it, what remains, the op's own part, and what each could give."""
+"""A training step by its parts: phases that add up to it, what remains, and the op's own part."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kdaprof.analysis.figure import derived, estimate_of, without
-from kdaprof.analysis.propagate import Estimate, difference, propagate, ratio
-from kdaprof.analysis.propagate import Term as _Term
+from kdaprof.analysis.propagate import Term, difference, propagate, ratio
 from kdaprof.runs.cells import CellKey
 from kdaprof.runs.facts import Fact, absent, fact_id
 from kdaprof.runs.record import RunRecord
@@ -15,9 +14,6 @@ from kdaprof.runs.results import CellResult, RunResults
 
 SUM_MAX = 0.01
 """Phases whose walls add up to the step within this share need no explanation."""
-LOOPED = ("fwd", "teacher", "bwd")
-"""Phases that run the looped block; what stands outside the loop in them is a few operators."""
-HALF = "half the iterations"
 RUNS_AHEAD = 0.9
 """A step that is issued in less than this share of its wall lets the host run ahead of the GPU."""
 
@@ -42,17 +38,6 @@ class Attribution:
     rows: tuple[PartRow, ...]
     added_up: Fact
     why: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lever:
-    """If `name` were free, or done, the step would go from `now` to `then`. `measured`: it was done in this run."""
-
-    name: str
-    whole: CellKey
-    measured: bool
-    now: Fact
-    then: Fact
 
 
 def attributions(record: RunRecord, results: RunResults) -> tuple[Attribution, ...]:
@@ -88,9 +73,9 @@ def _attribution(run: str, whole: CellKey, parts: Sequence[CellKey], known: Mapp
             of_op = known[line.id].facts
             # The op's calls are not synchronised: of a step bound by the host its host time is its share.
             share = _share(run, line, "host_ns", of_op, whole, step)
-            rows.append(_row(run, line, "op", _iterations(whole), of_op, share))
+            rows.append(_row(run, line, "op", iterations_of(whole), of_op, share))
     walls = [(fact_id(run, key.id, "wall_ns"), known[key.id].facts["wall_ns"]) for key in phases]
-    total = _sum(walls)
+    total = sum_of(walls)
     rest = _rest(run, whole, step["wall_ns"], total, walls)
     share_of_rest = _ratio_of(rest, step["wall_ns"], (*rest.sources,))
     rows.append(
@@ -105,7 +90,8 @@ def _row(run: str, key: CellKey, kind: str, calls: int | None, facts: Mapping[st
     return PartRow(name=key.phase, kind=kind, calls=calls, key=key, facts=facts, share=share)
 
 
-def _iterations(key: CellKey) -> int | None:
+def iterations_of(key: CellKey) -> int | None:
+    """How often a step runs its looped block; None for a step without such an axis."""
     return dict(key.shape).get("iters")
 
 
@@ -121,17 +107,18 @@ def _ratio_of(part: Fact, wall: Fact, sources: tuple[str, ...]) -> Fact:
     if gone is not None or not wall.value:
         return gone or absent("fraction", "not-applicable", "the wall is 0")
     made = derived("fraction", ratio(estimate_of(part), estimate_of(wall)), (part, wall), sources)
-    return _refused_like(made, (part, wall))
+    return refused_like(made, (part, wall))
 
 
-def _sum(parts: Sequence[tuple[str, Fact]]) -> Fact:
+def sum_of(parts: Sequence[tuple[str, Fact]]) -> Fact:
+    """The sum of times (fact id, fact) in ns, with its interval; absent with the reason when one of them is."""
     gone = without("ns", parts)
     if gone is not None:
         return gone
     estimates = [estimate_of(fact) for _, fact in parts]
-    total = propagate(sum(e.value for e in estimates), [_Term(e, 1.0) for e in estimates])
+    total = propagate(sum(e.value for e in estimates), [Term(e, 1.0) for e in estimates])
     facts = [fact for _, fact in parts]
-    return _refused_like(derived("ns", total, facts, [source for source, _ in parts]), facts)
+    return refused_like(derived("ns", total, facts, [source for source, _ in parts]), facts)
 
 
 def _rest(run: str, whole: CellKey, wall: Fact, total: Fact, walls: Sequence[tuple[str, Fact]]) -> Fact:
@@ -140,10 +127,10 @@ def _rest(run: str, whole: CellKey, wall: Fact, total: Fact, walls: Sequence[tup
         return gone
     left = difference(estimate_of(wall), estimate_of(total))
     sources = (fact_id(run, whole.id, "wall_ns"), *(source for source, _ in walls))
-    return _refused_like(derived("ns", left, (wall, total), sources), (wall, total))
+    return refused_like(derived("ns", left, (wall, total), sources), (wall, total))
 
 
-def _refused_like(fact: Fact, parts: Sequence[Fact]) -> Fact:
+def refused_like(fact: Fact, parts: Sequence[Fact]) -> Fact:
     """A figure is refused for whatever refuses one of its parts."""
     reasons = {reason.rule: reason for part in parts for reason in part.reasons}
     return fact.refuse(*reasons.values())
@@ -162,98 +149,3 @@ def _why(wall: Fact, host: Fact, total: Fact) -> str | None:
             "one phase hide behind the GPU's work of the one before"
         )
     return "steps with and without borders were timed apart, and the host's speed moved between them"
-
-
-# ---------------------------------------------------------------- levers
-
-
-def levers(record: RunRecord, results: RunResults) -> tuple[Lever, ...]:
-    """What the step would take without each part, and what it took where that was tried; the largest gain first.
-
-    Nothing is promised from a refused figure: a lever whose ends may not both be quoted is left out.
-    """
-    found: list[Lever] = []
-    known = {cell.id: cell.facts for cell in results.cells}
-    ok = {cell.key: known[cell.id] for cell in record.cells if cell.status == "ok" and cell.id in known}
-    for attribution in attributions(record, results):
-        whole = attribution.whole
-        step, wall = ok[whole], ok[whole]["wall_ns"]
-        found += [_without_part(record.run, whole, wall, row) for row in attribution.rows if row.kind == "phase"]
-        found += _without_op(record.run, whole, step, [row for row in attribution.rows if row.kind == "op"])
-        busy = step["gpu_busy_ns"]
-        found.append(Lever(name="the host (GPU work alone)", whole=whole, measured=False, now=wall, then=busy))
-        for key, facts in ok.items():
-            if key.phase == "step" and key != whole:
-                name = _tried(whole, key)
-                if name is not None:
-                    found.append(Lever(name=name, whole=whole, measured=True, now=wall, then=facts["wall_ns"]))
-        if not any(lever.whole == whole and lever.name == HALF for lever in found):
-            found += _half_the_loop(record.run, whole, wall, attribution.rows)
-    fit = [lever for lever in found if lever.now.quotable and lever.then.quotable and _gain(lever) > 0]
-    return tuple(sorted(fit, key=lambda lever: (lever.whole.id, -_gain(lever))))
-
-
-def _gain(lever: Lever) -> float:
-    return 0.0 if lever.now.value is None or lever.then.value is None else float(lever.now.value - lever.then.value)
-
-
-def _without_part(run: str, whole: CellKey, wall: Fact, row: PartRow) -> Lever:
-    part = row.facts["wall_ns"]
-    return Lever(name=row.name, whole=whole, measured=False, now=wall, then=_minus(run, whole, wall, row, part))
-
-
-def _without_op(run: str, whole: CellKey, step: Mapping[str, Fact], rows: Sequence[PartRow]) -> list[Lever]:
-    """KDA: its host time where the host bounds the step, its GPU time where the GPU does; never the sum of both."""
-    bound = step["host_bound"]
-    if bound.value is None or not bound.quotable or not rows:
-        return []
-    name = "host_ns" if bound.value >= 0.15 else "gpu_busy_ns"
-    pairs = [(fact_id(run, row.key.id, name), row.facts[name]) for row in rows if row.key is not None]
-    total, wall = _sum(pairs), step["wall_ns"]
-    if total.value is None:
-        return []
-    left = difference(estimate_of(wall), estimate_of(total))
-    sources = (fact_id(run, whole.id, "wall_ns"), *(source for source, _ in pairs))
-    then = _refused_like(derived("ns", left, (wall, total), sources), (wall, total))
-    label = f"kda, by its {'host' if name == 'host_ns' else 'GPU'} time"
-    return [Lever(name=label, whole=whole, measured=False, now=wall, then=then)]
-
-
-def _half_the_loop(run: str, whole: CellKey, wall: Fact, rows: Sequence[PartRow]) -> list[Lever]:
-    """Half of what the looped phases take: at most what half the iterations give, where nobody has measured it."""
-    walls = [
-        (fact_id(run, row.key.id, "wall_ns"), row.facts["wall_ns"])
-        for row in rows
-        if row.kind == "phase" and row.name in LOOPED and row.key is not None
-    ]
-    total = _sum(walls)
-    if (_iterations(whole) or 0) < 2 or len(walls) < len(LOOPED) or wall.value is None or total.value is None:
-        return []
-    loop = estimate_of(total)
-    left = propagate(float(wall.value) - loop.value / 2, [_Term(estimate_of(wall), 1.0), _Term(loop, -0.5)])
-    sources = (fact_id(run, whole.id, "wall_ns"), *(source for source, _ in walls))
-    then = _refused_like(derived("ns", left, (wall, total), sources), (wall, total))
-    return [Lever(name=f"{HALF}, at most", whole=whole, measured=False, now=wall, then=then)]
-
-
-def _minus(run: str, whole: CellKey, wall: Fact, row: PartRow, part: Fact) -> Fact:
-    gone = without("ns", (("wall_ns", wall), (row.name, part)))
-    if gone is not None or row.key is None:
-        return gone or absent("ns", "not-applicable", "no such part")
-    left: Estimate = difference(estimate_of(wall), estimate_of(part))
-    sources = (fact_id(run, whole.id, "wall_ns"), fact_id(run, row.key.id, "wall_ns"))
-    return _refused_like(derived("ns", left, (wall, part), sources), (wall, part))
-
-
-def _tried(whole: CellKey, other: CellKey) -> str | None:
-    """What was done to the step to get another cell of the run; None when more than one thing differs."""
-    if other.sibling(mode="eager") == whole:
-        return {"graph": "CUDA Graph of the whole step"}.get(other.mode, other.mode)
-    if other.sibling(path=whole.path) == whole:
-        return "kda replaced by a copy" if other.path == "copy" else f"path {other.path}"
-    one, two = dict(whole.shape), dict(other.shape)
-    changed = [axis for axis in one if one[axis] != two.get(axis)]
-    alike = (whole.path, whole.context, whole.mode, whole.dtype) == (other.path, other.context, other.mode, other.dtype)
-    if alike and changed == ["iters"] and 2 * two["iters"] == one["iters"]:
-        return HALF
-    return None

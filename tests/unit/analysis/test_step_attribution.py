@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import scenes
 
-from kdaprof.analysis.step.attribution import attributions, levers
+from kdaprof.analysis.step.attribution import attributions
+from kdaprof.analysis.step.levers import levers
 from kdaprof.report.markdown import render
 from kdaprof.runs.cells import CellKey, make_shape
 from kdaprof.runs.facts import EAGER_FACTS, GRAPH_FACTS, Fact, Reason, absent
