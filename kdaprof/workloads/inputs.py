@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol, Self
 
 import torch
 
@@ -12,6 +13,33 @@ GATE = 0.5
 SPREAD = 0.1  # relative spread around both, so that no kernel sees a constant
 
 INPUT_NAMES = ("q", "k", "v", "g", "beta")
+
+
+class Inputs(Protocol):
+    """One set of an op's arguments, with the gradient of its output."""
+
+    @property
+    def workload(self) -> str:
+        """The op that takes them."""
+        ...
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the arguments, in the op's order."""
+        ...
+
+    @property
+    def do(self) -> torch.Tensor:
+        """The gradient of the output."""
+        ...
+
+    def tensors(self) -> tuple[torch.Tensor, ...]:
+        """The arguments in the order of `names`."""
+        ...
+
+    def like(self, tensors: tuple[torch.Tensor, ...], do: torch.Tensor) -> Self:
+        """The same arguments with other tensors."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +53,23 @@ class OpInputs:
     beta: torch.Tensor
     do: torch.Tensor
 
+    @property
+    def workload(self) -> str:
+        """`kda`."""
+        return "kda"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the arguments, in the op's order."""
+        return INPUT_NAMES
+
     def tensors(self) -> tuple[torch.Tensor, ...]:
         """The op's arguments in order."""
         return (self.q, self.k, self.v, self.g, self.beta)
+
+    def like(self, tensors: tuple[torch.Tensor, ...], do: torch.Tensor) -> OpInputs:
+        """The same arguments with other tensors."""
+        return OpInputs(*tensors, do=do)
 
     @property
     def nbytes(self) -> int:
