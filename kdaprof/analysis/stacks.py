@@ -1,8 +1,8 @@
 """Host time by layer and by phase: stacks, the kernel's counters and intervals on one clock.
 
-With Python stacks, the kernel's counters say how much of a stretch the thread ran, waited for a core, or waited for
-something else. Native stacks stop the process, so that those counters count the stops, too: there the innermost
-functions say what waits.
+The kernel's counters say how much of a stretch the thread ran, waited for a core, or waited for something else. Native
+stacks stop the process: the counters are read on a clock without the stops, and a stop belongs to what it stopped.
+Without counters the innermost functions of a native stack say what waits.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kdaprof.analysis.stacks_holds import NO_STOPS, Stops
 from kdaprof.analysis.stacks_layers import LAYERS, Layer, layer_of
 from kdaprof.analysis.stacks_trace import Frame, ThreadStacks
 from kdaprof.analysis.util_join import Interval, inside
 from kdaprof.runs.stacks import ThreadTicks
-from kdaprof.runs.util_file import FloatArray, IntArray
+from kdaprof.runs.util_file import IntArray
 
 _NUMBER = {layer: number for number, layer in enumerate(LAYERS)}
 _HOTTEST = 10
@@ -57,13 +58,21 @@ class ThreadTime:
 
 
 def thread_time(
-    stacks: ThreadStacks, ticks: ThreadTicks | None, *, native: bool, intervals: Iterable[Interval] = ()
+    stacks: ThreadStacks,
+    ticks: ThreadTicks | None,
+    *,
+    stops: Stops = NO_STOPS,
+    main: bool = True,
+    intervals: Iterable[Interval] = (),
 ) -> ThreadTime:
-    """Sum one thread's stacks. `ticks` None: running and waiting cannot be told apart in Python stacks."""
+    """Sum one thread's stacks. `ticks` None: running and waiting cannot be told apart in Python stacks.
+
+    `stops`: those that native stacks made. `main`: of this thread it is known whether they found it asleep.
+    """
     named: dict[str, list[tuple[int, int]]] = {}
     for start, end, name in sorted(intervals):
         named.setdefault(name, []).append((start, end))
-    pieces = _Pieces(stacks, None if native else ticks, [span for spans in named.values() for span in spans])
+    pieces = _Pieces(stacks, ticks, stops, main, [span for spans in named.values() for span in spans])
     everywhere = np.ones(len(pieces.start_ns), bool)
     phases = tuple(
         PhaseTime(name, len(spans), _covered(spans), pieces.by_layer(inside(pieces.start_ns, spans)))
@@ -83,7 +92,14 @@ def thread_time(
 class _Pieces:
     """A thread's time cut at every border, so that a piece lies in one stretch and in no interval or wholly in it."""
 
-    def __init__(self, stacks: ThreadStacks, ticks: ThreadTicks | None, spans: Sequence[tuple[int, int]]) -> None:
+    def __init__(
+        self,
+        stacks: ThreadStacks,
+        ticks: ThreadTicks | None,
+        stops: Stops,
+        main: bool,
+        spans: Sequence[tuple[int, int]],
+    ) -> None:
         self.counted = ticks is not None
         starts = np.array([s.start_ns for s in stacks.stretches], np.int64)
         ends = np.array([s.end_ns for s in stacks.stretches], np.int64)
@@ -99,32 +115,58 @@ class _Pieces:
         self.end_ns: IntArray = end[held]
         self.length_ns: IntArray = self.end_ns - self.start_ns
         self.stretch: IntArray = of[held]
-        self.layer: IntArray = _layers(stacks)[self.stretch]
-        ran, delayed = self.length_ns.astype(float), np.zeros(len(self.length_ns))
+        layers = _layers(stacks)
+        self.layer: IntArray = layers[self.stretch]
+        self.at_work: IntArray = self.layer
+        length = self.length_ns.astype(float)
+        nothing = np.zeros(len(length))
+        self.ran, self.delayed, self.stopped, self.off = length, nothing, nothing, nothing
         if ticks is not None:
-            ran = self._grown(ticks.t_ns, ticks.run_ns)
-            delayed = self._grown(ticks.t_ns, ticks.delay_ns)
-        self.ran, self.delayed = ran, delayed
-        self.off: FloatArray = np.maximum(0.0, self.length_ns - ran - delayed)
+            self.at_work = _awake_layers(layers)[self.stretch]
+            self._count(ticks, stops, main)
 
-    def _grown(self, t_ns: IntArray, counter: IntArray) -> FloatArray:
-        grown: FloatArray = np.interp(self.end_ns, t_ns, counter) - np.interp(self.start_ns, t_ns, counter)
-        return grown
+    def _count(self, ticks: ThreadTicks, stops: Stops, main: bool) -> None:
+        """Split each piece: ran, delayed, stopped in its stack's layer, off. Their sum is the piece."""
+        begin, end, at = (
+            t_ns - stops.all.until(t_ns) for t_ns in (self.start_ns, self.end_ns, ticks.t_ns)
+        )  # on a clock that stands still while the counters do
+        self.ran, self.delayed = (
+            np.interp(end, at, counter) - np.interp(begin, at, counter) for counter in (ticks.run_ns, ticks.delay_ns)
+        )
+        # May be a little below 0 for a piece, where a stop's ends were seen late; the sums are right.
+        self.off = (end - begin) - self.ran - self.delayed
+        self.stopped = self.length_ns - (end - begin)
+        if main:
+            asleep = stops.asleep.until(self.end_ns) - stops.asleep.until(self.start_ns)
+            self.off = self.off + asleep
+            self.ran = self.ran + self.stopped - asleep
+            self.stopped = np.zeros(len(self.stopped))
 
     def by_layer(self, chosen: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> dict[Layer, float]:
         """Time (ns) of the chosen pieces by layer; what waited inside a synchronisation is synchronisation."""
         sync = self.layer == _NUMBER["sync"]
-        ran = self.ran + np.where(sync, self.off, 0.0)
-        sums = np.bincount(self.layer[chosen], weights=ran[chosen], minlength=len(LAYERS))
+        there = self.stopped + np.where(sync, self.off, 0.0)
+        sums = np.bincount(self.layer[chosen], weights=there[chosen], minlength=len(LAYERS))
+        sums += np.bincount(self.at_work[chosen], weights=self.ran[chosen], minlength=len(LAYERS))
         sums[_NUMBER["waiting"]] += self.off[chosen & ~sync].sum()
         sums[_NUMBER["no_core"]] += self.delayed[chosen].sum()
-        return {layer: float(value) for layer, value in zip(LAYERS, sums, strict=True)}
+        return {layer: max(0.0, float(value)) for layer, value in zip(LAYERS, sums, strict=True)}
 
 
 def _layers(stacks: ThreadStacks) -> IntArray:
     """The layer's number of every stretch; equal stacks are looked at once."""
     known = {frames: _NUMBER[layer_of(frames)] for frames in {s.frames for s in stacks.stretches}}
     return np.array([known[s.frames] for s in stacks.stretches], np.int64)
+
+
+def _awake_layers(layers: IntArray) -> IntArray:
+    """For each stretch the layer of what ran in it: where the stack still waits, that of the next one that does not."""
+    awake = np.flatnonzero(layers != _NUMBER["waiting"])
+    if not len(awake):
+        return layers
+    following = np.searchsorted(awake, np.arange(len(layers)))
+    found: IntArray = layers[awake[np.minimum(following, len(awake) - 1)]]
+    return found
 
 
 def _covered(spans: Sequence[tuple[int, int]]) -> int:

@@ -10,12 +10,13 @@ from typing import Any, Literal
 import msgspec
 
 from kdaprof.analysis.stacks import HotLine, PhaseTime, ThreadTime, thread_time
+from kdaprof.analysis.stacks_holds import NO_STOPS, stops_of
 from kdaprof.analysis.stacks_layers import COUNTED_ONLY, LAYERS, MEANING, NATIVE_ONLY, Layer
 from kdaprof.analysis.stacks_trace import ThreadStacks, read_stacks
 from kdaprof.analysis.util_join import Interval
 from kdaprof.runs.codec import schema_name, to_json
 from kdaprof.runs.facts import Fact, absent
-from kdaprof.runs.stacks import STACKS_KIND, StacksRecord, ThreadTicks
+from kdaprof.runs.stacks import STACKS_KIND, Holds, StacksRecord, ThreadTicks
 from kdaprof.runs.units import format_fraction
 
 Json = dict[str, Any]  # a document on its way out: built here, validated against the shipped JSON Schema in tests
@@ -28,8 +29,8 @@ UNUSABLE_ERRORS = 0.5
 """From here on most stacks are old ones that went on."""
 
 CROWDED = 0.05
-"""From this share of time ready without a core on, native stacks lean towards what the process does when it sleeps:
-py-spy competes for the same cores. Python stacks are corrected by the kernel's counters."""
+"""From this share of time ready without a core on, native stacks whose stops are not known lean towards what the
+process does when it sleeps: py-spy competes for the same cores. All others are corrected by the kernel's counters."""
 
 _NATIVE_NEXT = "inside a C call a Python stack ends at the line that made it; --native sees further"
 
@@ -58,16 +59,29 @@ class StacksView:
 
 
 def stacks_view(
-    record: StacksRecord, trace: bytes | None, ticks: Sequence[ThreadTicks], *, intervals: Sequence[Interval] = ()
+    record: StacksRecord,
+    trace: bytes | None,
+    ticks: Sequence[ThreadTicks],
+    holds: Holds | None = None,
+    *,
+    intervals: Sequence[Interval] = (),
 ) -> StacksView:
     """Derive everything. `intervals`: start_ns, end_ns (monotonic) and name of what the process did when.
 
-    Errors: BadFileError when the trace is not one of py-spy.
+    `holds`: the stops that native stacks made. Errors: BadFileError when the trace is not one of py-spy.
     """
     stacks = () if trace is None or record.anchor_ns is None else read_stacks(trace, record.anchor_ns)
     of_tid = {thread.tid: thread for thread in ticks}
+    stops = NO_STOPS if not record.native else None if holds is None else stops_of(holds, record.span_ns)
+    counted = stops is not None
     times = [
-        thread_time(s, None if s.tid is None else of_tid.get(s.tid), native=record.native, intervals=intervals)
+        thread_time(
+            s,
+            of_tid.get(s.tid) if counted and s.tid is not None else None,
+            stops=stops or NO_STOPS,
+            main=s.tid == record.pid,
+            intervals=intervals,
+        )
         for s in stacks
     ]
     seen = {s.tid for s in stacks}
@@ -82,7 +96,7 @@ def stacks_view(
         others=tuple(sorted((o for o in others if o.run_ns), key=lambda other: -other.run_ns)),
         error_share=share,
         crowded=crowded,
-        verdict=_verdict(share, crowded, native=record.native),
+        verdict=_verdict(share, crowded, counted=counted),
         own_cost=_own_cost(record),
     )
 
@@ -198,7 +212,7 @@ def _awake(time: ThreadTime) -> float:
 
 def _uncounted(record: StacksRecord) -> str:
     if record.native:
-        return "--native stops the process for each sample, so that the kernel's counters say nothing"
+        return "--native stops the process for each sample, and what it adds to the counters is not known"
     return "the kernel's counters of the thread could not be read (/proc/PID/task/TID/schedstat)"
 
 
@@ -220,10 +234,10 @@ def _crowded(main: ThreadTicks | None) -> Fact:
     return Fact(value=delay / span, unit="fraction", n=len(main.t_ns))
 
 
-def _verdict(share: Fact, crowded: Fact, *, native: bool) -> Verdict:
+def _verdict(share: Fact, crowded: Fact, *, counted: bool) -> Verdict:
     if share.value is None or share.value >= UNUSABLE_ERRORS:
         return "unusable"
-    if native and (crowded.value or 0) >= CROWDED:
+    if not counted and (crowded.value or 0) >= CROWDED:
         return "poor"
     return "poor" if share.value >= POOR_ERRORS else "good"
 

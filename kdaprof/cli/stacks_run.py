@@ -24,7 +24,7 @@ from kdaprof.runs.atomic import write_bytes, write_text
 from kdaprof.runs.codec import dumps, write_document
 from kdaprof.runs.ids import new_run_id
 from kdaprof.runs.stacks import FLAME_FILE, SPEEDSCOPE_FILE, STACKS_FILE, STACKS_KIND, StacksRecord
-from kdaprof.runs.stacks_file import write_threads, write_trace
+from kdaprof.runs.stacks_file import write_holds, write_threads, write_trace
 from kdaprof.runs.store import REPORT_FILE, open_target
 
 
@@ -77,10 +77,12 @@ def write_recording(taken: Recording, folder: Path, *, intervals: Sequence[Inter
 
     Errors: TargetError; BadFileError when the trace cannot be read.
     """
-    seen = stacks_view(taken.record, taken.trace, taken.threads, intervals=intervals)
+    seen = stacks_view(taken.record, taken.trace, taken.threads, taken.holds, intervals=intervals)
     if taken.trace is not None:
         write_trace(folder, taken.trace)
         write_threads(folder, taken.threads)
+        if taken.holds is not None:
+            write_holds(folder, taken.holds)
         write_text(folder / FLAME_FILE, flame_graph(seen.stacks))
         name = " ".join(taken.record.command)
         write_bytes(folder / SPEEDSCOPE_FILE, dumps(speedscope(seen.stacks, name=name, tool=taken.record.tool)))

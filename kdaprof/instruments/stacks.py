@@ -16,10 +16,11 @@ from typing import Protocol
 from kdaprof import __version__
 from kdaprof.errors import KdaprofError, UsageError
 from kdaprof.instruments.clock import Clock, clock_pair
+from kdaprof.instruments.stacks_holds import LOOK_EVERY_S, HoldMeter
 from kdaprof.instruments.stacks_spy import PySpy, Spy, counts, refusal
 from kdaprof.instruments.stacks_threads import PROC, ThreadMeter, cpu_ns, state
 from kdaprof.instruments.watch.command import Command, handled, process_cpu_ns
-from kdaprof.runs.stacks import NoStacks, StacksRecord, ThreadTicks
+from kdaprof.runs.stacks import Holds, NoStacks, StacksRecord, ThreadTicks
 from kdaprof.runs.watch import WrappedCommand
 
 STUCK_NS = 5_000_000_000
@@ -47,11 +48,15 @@ class StacksPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
-    """The record, py-spy's Chrome trace (None without), the threads' counters, and whether a signal ended it."""
+    """The record, py-spy's Chrome trace (None without), the threads' counters, and whether a signal ended it.
+
+    `holds` are the stops that native stacks made; None for Python stacks, which stop nothing.
+    """
 
     record: StacksRecord
     trace: bytes | None
     threads: tuple[ThreadTicks, ...]
+    holds: Holds | None
     interrupted: bool
 
 
@@ -108,6 +113,7 @@ class _Session:
         with handled(lambda number: self._signal(number, leave)):
             pid = self._target(start)
             meter = ThreadMeter(pid, self._clock, self._proc)
+            holds = HoldMeter(pid, self._clock, self._proc) if self._plan.native else None
             began_ns = self._clock.now_ns()
             try:
                 try:
@@ -116,7 +122,7 @@ class _Session:
                     if self._command is None:
                         raise
                     missing = NoStacks(kind="not-supported", text=str(error), next="the command runs unwatched")
-                code = self._watched(spy, pid, meter, began_ns)
+                code = self._watched(spy, pid, meter, holds, began_ns)
                 ended_ns = self._ended_ns if self._ended_ns is not None else self._clock.now_ns()
                 found = None if spy is None else spy.trace()
                 output = "" if spy is None else spy.output()
@@ -157,6 +163,7 @@ class _Session:
             ),
             trace=trace,
             threads=meter.ticks(),
+            holds=None if holds is None else holds.holds(),
             interrupted=self._asked > 0 and not argv and self._plan.duration_s is not None,
         )
 
@@ -171,14 +178,16 @@ class _Session:
             raise UsageError(f"--pid {self._plan.pid}: no such process; is it in another container?")
         return self._plan.pid
 
-    def _watched(self, spy: Spy | None, pid: int, meter: ThreadMeter, began_ns: int) -> int | None:
+    def _watched(
+        self, spy: Spy | None, pid: int, meter: ThreadMeter, holds: HoldMeter | None, began_ns: int
+    ) -> int | None:
         """Wait for the end of what is watched; the command's exit code, if there is one."""
         failed: list[BaseException] = []
 
         def watching() -> None:
             try:
                 if spy is not None:
-                    self._watch(spy, pid, meter, began_ns)
+                    self._watch(spy, pid, meter, holds, began_ns)
             except BaseException as error:  # raised again in the main thread
                 failed.append(error)
 
@@ -197,14 +206,18 @@ class _Session:
             raise failed[0]
         return code
 
-    def _watch(self, spy: Spy, pid: int, meter: ThreadMeter, began_ns: int) -> None:
+    def _watch(self, spy: Spy, pid: int, meter: ThreadMeter, holds: HoldMeter | None, began_ns: int) -> None:
         before = state(pid, self._proc)
         limit_ns = None if self._plan.duration_s is None else began_ns + round(self._plan.duration_s * 1e9)
         period_s = 1 / min(_METER_HZ, self._plan.rate_hz)
-        last = before
-        freed = False
-        ticks = 0
-        while not self._stop.wait(period_s) and not spy.ended():
+        last, freed = before, False
+        due_ns, ticks = began_ns, 0
+        while not self._stop.wait(period_s if holds is None else LOOK_EVERY_S) and not spy.ended():
+            if holds is not None:
+                last = holds.look()
+                if self._clock.now_ns() < due_ns:
+                    continue
+            due_ns = self._clock.now_ns() + round(period_s * 1e9)
             meter.tick()
             ticks += 1
             if ticks % _LOOK_EVERY == 0:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kdaprof.runs.util_file import IntArray
+from kdaprof.runs.util_file import BoolArray, IntArray
 from kdaprof.runs.watch import WrappedCommand
 
 STACKS_KIND = "stacks"
@@ -16,6 +16,7 @@ SPEEDSCOPE_FILE = "stacks.speedscope.json"
 FLAME_FILE = "stacks.svg"
 TRACE_FILE = "stacks.chrometrace.json.gz"
 THREADS_FILE = "stacks_threads.parquet"
+HOLDS_FILE = "stacks_holds.parquet"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +31,19 @@ class ThreadTicks:
     t_ns: IntArray
     run_ns: IntArray
     delay_ns: IntArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holds:
+    """When py-spy held the process for native stacks: from `start_ns` to `end_ns` (monotonic), in order, apart.
+
+    `asleep`: the main thread was not running when it was stopped. `looks`: how often the process was looked at.
+    """
+
+    start_ns: IntArray
+    end_ns: IntArray
+    asleep: BoolArray
+    looks: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

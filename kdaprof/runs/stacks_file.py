@@ -1,4 +1,4 @@
-"""The raw files of a recording: py-spy's trace, compressed, and the kernel's counters of each thread."""
+"""The raw files of a recording: py-spy's trace, compressed, the kernel's counters of each thread, native stops."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kdaprof.runs.atomic import write_bytes, write_with
-from kdaprof.runs.stacks import THREADS_FILE, TRACE_FILE, ThreadTicks
+from kdaprof.runs.stacks import HOLDS_FILE, THREADS_FILE, TRACE_FILE, Holds, ThreadTicks
 
 _METADATA = {b"kdaprof.schema": b"kdaprof.stacks-threads", b"kdaprof.version": b"1"}
 
@@ -30,8 +30,18 @@ def write_threads(folder: Path, threads: Sequence[ThreadTicks]) -> None:
         "run_ns": _joined([t.run_ns for t in threads]),
         "delay_ns": _joined([t.delay_ns for t in threads]),
     }
-    table = pa.table(columns).replace_schema_metadata(_METADATA)
-    write_with(folder / THREADS_FILE, lambda temporary: pq.write_table(table, temporary, compression="zstd"))
+    _write(folder / THREADS_FILE, pa.table(columns).replace_schema_metadata(_METADATA))
+
+
+def write_holds(folder: Path, holds: Holds) -> None:
+    """One row a stop: start_ns, end_ns, asleep; how often was looked stands in the metadata. Errors: TargetError."""
+    columns = {"start_ns": holds.start_ns, "end_ns": holds.end_ns, "asleep": holds.asleep}
+    metadata = {b"kdaprof.schema": b"kdaprof.stacks-holds", b"kdaprof.version": b"1", b"looks": b"%d" % holds.looks}
+    _write(folder / HOLDS_FILE, pa.table(columns).replace_schema_metadata(metadata))
+
+
+def _write(path: Path, table: pa.Table) -> None:
+    write_with(path, lambda temporary: pq.write_table(table, temporary, compression="zstd"))
 
 
 def _joined(parts: Sequence[np.ndarray[tuple[int], np.dtype[np.int64]]]) -> pa.Array:

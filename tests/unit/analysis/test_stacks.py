@@ -11,13 +11,14 @@ import pytest
 
 from kdaprof.analysis.stacks import thread_time
 from kdaprof.analysis.stacks_document import judged, stacks_document, stacks_schema, stacks_view
+from kdaprof.analysis.stacks_holds import stops_of
 from kdaprof.analysis.stacks_layers import LAYERS, layer_of
 from kdaprof.analysis.stacks_speedscope import speedscope
 from kdaprof.analysis.stacks_trace import Frame, last_ns, read_stacks
 from kdaprof.errors import BadFileError
 from kdaprof.report.stacks import markdown, terminal_lines
 from kdaprof.report.stacks_flame import flame_graph
-from kdaprof.runs.stacks import NoStacks, StacksRecord, ThreadTicks
+from kdaprof.runs.stacks import Holds, NoStacks, StacksRecord, ThreadTicks
 
 MS = 1_000_000
 TORCH = "/venv/lib/python3.12/site-packages/torch"
@@ -83,7 +84,7 @@ def test_a_broken_or_empty_trace_is_one_line_or_none() -> None:
 
 def test_counters_tell_running_from_waiting_and_from_no_core() -> None:
     (thread,) = read_stacks(MIX, 0)
-    found = thread_time(thread, COUNTED, native=False)
+    found = thread_time(thread, COUNTED)
     layers = {layer: ns / MS for layer, ns in found.layers.items() if ns}
     assert layers == pytest.approx({"waiting": 30, "python": 30, "autograd": 30, "no_core": 10})
     assert found.observed_ns == 100 * MS
@@ -93,14 +94,14 @@ def test_counters_tell_running_from_waiting_and_from_no_core() -> None:
 
 def test_a_thread_that_ended_is_not_seen_to_the_end_of_the_trace() -> None:
     (thread,) = read_stacks(MIX, 0)
-    found = thread_time(thread, ticks((0, 0, 0), (51, 20, 0)), native=False)
+    found = thread_time(thread, ticks((0, 0, 0), (51, 20, 0)))
     assert found.observed_ns == 50 * MS
 
 
 def test_phases_take_their_own_part_and_a_whole_step_holds_its_phases() -> None:
     (thread,) = read_stacks(MIX, 0)
     steps = [(0, 50 * MS, "fwd"), (50 * MS, 100 * MS, "bwd"), (0, 100 * MS, "step"), (400 * MS, 500 * MS, "late")]
-    phases = {p.name: p for p in thread_time(thread, COUNTED, native=False, intervals=steps).phases}
+    phases = {p.name: p for p in thread_time(thread, COUNTED, intervals=steps).phases}
     ms = {name: {k: v / MS for k, v in p.layers.items() if v} for name, p in phases.items()}
     assert ms["fwd"] == pytest.approx({"waiting": 30, "python": 19})
     assert ms["bwd"] == pytest.approx({"python": 11, "autograd": 20 + 9.5, "no_core": 9.5})
@@ -154,7 +155,7 @@ def test_a_stack_is_in_the_layer_of_its_innermost_telling_frame(layer: str, fram
 def test_waiting_inside_a_synchronisation_waits_for_the_device() -> None:
     sync = trace((0, [WORK, ("synchronize", f"{TORCH}/cuda/__init__.py", 1000)]), end_us=40_000)
     (thread,) = read_stacks(sync, 0)
-    found = thread_time(thread, ticks((0, 0, 0), (40, 10, 0)), native=False)
+    found = thread_time(thread, ticks((0, 0, 0), (40, 10, 0)))
     assert {k: v / MS for k, v in found.layers.items() if v} == {"sync": 40}
 
 
@@ -183,8 +184,37 @@ def test_without_counters_or_natively_what_cannot_be_told_is_missing() -> None:
     assert "schedstat" in bare["layers"]["waiting"]["detail"]
     (native,) = stacks_document(stacks_view(record(native=True), MIX, (COUNTED,)))["threads"]
     assert native["layers"]["waiting"]["value"] == 0  # nothing in this trace sleeps by its symbols
+    seldom = Holds(start_ns=NEVER, end_ns=NEVER, asleep=NEVER.astype(bool), looks=3)
+    assert stacks_document(stacks_view(record(native=True), MIX, (COUNTED,), seldom))["threads"] == [native]
     assert "stops the process" in native["layers"]["no_core"]["detail"]
     assert native["layers"]["aten"]["value"] == 0
+
+
+NEVER = np.zeros(0, np.int64)
+
+
+def holds(*rows: tuple[int, int, bool]) -> Holds:
+    table = np.array(rows, np.int64)
+    return Holds(start_ns=table[:, 0] * MS, end_ns=table[:, 1] * MS, asleep=table[:, 2] > 0, looks=200)
+
+
+def test_stops_of_native_stacks_go_to_what_they_stopped_and_the_counters_to_the_rest() -> None:
+    # A cycle of 100 ms: asleep to 30, then at work; stopped for 2 ms in the sleep and three times for 10 ms at work.
+    # py-spy stamps the first stack of the work only at 41, when the stop that began at 31 is over.
+    nap = ("clock_nanosleep", LIBC, 0)
+    mix = trace((0, [NAP, nap]), (41_000, [WORK, BACKWARD]), (71_000, [WORK]), end_us=100_000)
+    stopped = holds((10, 12, True), (31, 41, False), (50, 60, False), (80, 90, False))
+    counted = ticks((0, 0, 0), (30, 0, 0), (31, 1, 0), (41, 1, 0), (50, 8, 2), (60, 8, 2), (80, 28, 2), (90, 28, 2),
+                    (100, 38, 2))  # fmt: skip
+    view = stacks_view(record(native=True, ended_monotonic_ns=100 * MS), mix, (counted,), stopped)
+    (thread,) = view.threads
+    found = {layer: ns / MS for layer, ns in thread.layers.items() if ns}
+    assert found == pytest.approx({"waiting": 30, "autograd": 1 + 10 + 7 + 10 + 11, "python": 29, "no_core": 2})
+    assert view.verdict == "good"
+    stops = stops_of(stopped, 100 * MS)
+    assert stops is not None
+    (aside,) = (thread_time(s, counted, stops=stops, main=False) for s in view.stacks)
+    assert aside.layers["waiting"] / MS == pytest.approx(30 + 10)  # of another thread only its stack tells
 
 
 @pytest.mark.parametrize(("errors", "verdict"), [(0, "good"), (4, "good"), (10, "poor"), (26_649, "unusable")])
@@ -197,7 +227,9 @@ def test_the_share_of_failed_samples_is_judged(errors: int, verdict: str) -> Non
 
 
 @pytest.mark.parametrize(("delay", "native", "verdict"), [(2, True, "good"), (20, True, "poor"), (20, False, "good")])
-def test_native_stacks_of_a_process_without_a_core_are_not_to_be_quoted(delay: int, native: bool, verdict: str) -> None:
+def test_native_stacks_without_their_stops_and_a_core_are_not_to_be_quoted(
+    delay: int, native: bool, verdict: str
+) -> None:
     crowded = ticks((0, 0, 0), (100, 50, delay))
     view = stacks_view(record(native=native), MIX, (crowded,))
     assert view.verdict == verdict

@@ -17,6 +17,7 @@ from kdaprof.errors import UnavailableError, UsageError
 from kdaprof.instruments import stacks
 from kdaprof.instruments.clock import MonotonicClock
 from kdaprof.instruments.stacks import Recording, StacksPlan, record
+from kdaprof.instruments.stacks_holds import HoldMeter
 from kdaprof.instruments.stacks_spy import Spy, arguments, counts, refusal
 from kdaprof.instruments.stacks_threads import SLEEPER_EVERY, ThreadMeter, cpu_ns, state
 
@@ -215,6 +216,29 @@ def test_the_meter_counts_what_ran_and_leaves_sleepers_alone(tmp_path: Path) -> 
     assert len(pool.t_ns) == 2 + 3
     assert cpu_ns(5, tmp_path) == 100 + 3 * SLEEPER_EVERY - 1 + 100
     assert cpu_ns(1, tmp_path) is None
+
+
+class Hands:
+    """A clock set by hand."""
+
+    ns = 0
+
+    def now_ns(self) -> int:
+        return self.ns
+
+
+def test_stops_are_seen_from_outside_with_what_they_found(tmp_path: Path) -> None:
+    (tmp_path / "5").mkdir()
+    hands = Hands()
+    meter = HoldMeter(5, hands, tmp_path)
+    for ms, letter in enumerate("SSttSRRtRtt"):
+        hands.ns = ms * 1_000_000
+        (tmp_path / "5" / "stat").write_text(f"5 (a t) {letter} 1 1")
+        assert meter.look() == letter
+    found = meter.holds()
+    rows = zip(found.start_ns.tolist(), found.end_ns.tolist(), found.asleep.tolist(), strict=True)
+    assert list(rows) == [(1_500_000, 3_500_000, True), (6_500_000, 7_500_000, False)]  # the last one has not ended
+    assert found.looks == 11
 
 
 def test_the_real_counters_of_this_process_grow_with_its_work() -> None:

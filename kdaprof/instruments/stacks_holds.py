@@ -1,0 +1,53 @@
+"""When py-spy held the process: native stacks stop it for each sample, and the kernel shows that it is stopped.
+
+py-spy does not say how long a stop took, and the kernel counts it as waiting. Only from outside can it be told from
+what the process waits for by itself.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from kdaprof.instruments.clock import Clock
+from kdaprof.instruments.stacks_threads import PROC, state
+from kdaprof.runs.stacks import Holds
+
+LOOK_EVERY_S = 0.001
+"""A stop lasts from 1 ms (a shallow stack) to tens of ms; a look takes about 20 µs."""
+
+
+class HoldMeter:
+    """Looks at the main thread's state again and again; a stop's ends lie midway between the looks around them."""
+
+    def __init__(self, pid: int, clock: Clock, proc: Path = PROC) -> None:
+        self._pid, self._clock, self._proc = pid, clock, proc
+        self._rows: list[tuple[int, int, bool]] = []
+        self._open: tuple[int, bool] | None = None
+        self._last: tuple[int, str | None] | None = None
+        self._looks = 0
+
+    def look(self) -> str | None:
+        """The state's letter now; None when the process is gone."""
+        letter = state(self._pid, self._proc)
+        now = self._clock.now_ns()
+        before_ns, before = (now, None) if self._last is None else self._last
+        between = (before_ns + now) // 2
+        if letter == "t":
+            self._open = self._open or (between, before != "R")
+        elif self._open is not None:
+            self._rows.append((self._open[0], between, self._open[1]))
+            self._open = None
+        self._last = now, letter
+        self._looks += 1
+        return letter
+
+    def holds(self) -> Holds:
+        """Every stop that ended, in order."""
+        return Holds(
+            start_ns=np.array([start for start, _, _ in self._rows], np.int64),
+            end_ns=np.array([end for _, end, _ in self._rows], np.int64),
+            asleep=np.array([asleep for _, _, asleep in self._rows], np.bool_),
+            looks=self._looks,
+        )
