@@ -20,7 +20,8 @@ AUTO: Final = "auto"
 class Decision:
     """One outcome of the gate; equal calls share one."""
 
-    op: Op
+    op: str
+    """One of `Op`, or a relative that a peer computes (`gdn`, `precond_kda`)."""
     asked: str
     """The `path=` of the call: a path's name, or `auto`."""
     chosen: str

@@ -35,7 +35,7 @@ SIGNATURES: Final = (
         path="fla",
         patterns=_patterns(
             r"(chunk|fused_recurrent|fused)?_?kda_",
-            r"chunk_(gated_delta|delta_rule|local_cumsum|kda|gla|fwd|bwd)",
+            r"chunk_(gated_delta|delta_rule|local_cumsum|kda|gla|fwd|bwd|gdn2|precond_kda|atk)",
             r"recompute_w_u",
             r"prepare_wy",
             r"(solve_tril|merge_\d+x\d+_to_\d+x\d+_inverse)",

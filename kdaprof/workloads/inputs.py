@@ -69,7 +69,8 @@ class OpInputs:
 
     def like(self, tensors: tuple[torch.Tensor, ...], do: torch.Tensor) -> OpInputs:
         """The same arguments with other tensors."""
-        return OpInputs(*tensors, do=do)
+        q, k, v, g, beta = tensors
+        return OpInputs(q, k, v, g, beta, do)
 
     @property
     def nbytes(self) -> int:
@@ -131,7 +132,8 @@ def make_inputs(spec: InputSpec, index: int) -> OpInputs:
     drawer = Drawer(spec, index)
     q, k, v = drawer.unit(drawer.keys), drawer.unit(drawer.keys), drawer.normal(drawer.values)
     g, beta, do = drawer.decay(drawer.keys), drawer.gate(drawer.heads), drawer.normal(drawer.values)
-    return OpInputs(*map(drawer.place, (q, k, v, g, beta)), do=drawer.place(do, grad=False))
+    q, k, v, g, beta = map(drawer.place, (q, k, v, g, beta))
+    return OpInputs(q, k, v, g, beta, drawer.place(do, grad=False))
 
 
 def sets_to_exceed(cache_bytes: int | None, set_bytes: int, *, most: int = 8) -> int:

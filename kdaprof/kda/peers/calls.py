@@ -11,8 +11,8 @@ from torch import Tensor
 from kdaprof.errors import UnavailableError
 from kdaprof.kda.decision import Decision
 from kdaprof.kda.ledger import Tally, note_forward, tally_of
-from kdaprof.kda.peers.facts import PEERS, PeerFacts
-from kdaprof.kda.peers.fla import FlaKda
+from kdaprof.kda.peers.facts import PeerFacts, facts_of
+from kdaprof.kda.peers.fla import FlaOp
 from kdaprof.kda.peers.flashkda import FlashKda
 from kdaprof.kda.peers.loading import Installed, load, mismatch
 from kdaprof.kda.peers.records import DispatchRecords, watch_dispatch
@@ -20,9 +20,10 @@ from kdaprof.kda.runners import watch_backward
 from kdaprof.kda.shapes import dtype_name
 from kdaprof.runs.record import Refusal
 
-PeerRun = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
+PeerRun = Callable[..., Tensor]
+"""The op's tensors in order → o."""
 
-_ADAPTERS: Final[dict[str, Callable[[Installed], PeerRun]]] = {"fla": FlaKda, "flashkda": FlashKda}
+_ADAPTERS: Final[dict[str, Callable[[Installed], PeerRun]]] = {"fla": FlaOp, "flashkda": FlashKda}
 _PATH_OF_BACKEND: Final = {"flash_kda": "flashkda", "flashkda": "flashkda"}
 """FLA's names of backends that are paths here; any other backend speaks under its own name."""
 
@@ -35,12 +36,14 @@ class Load(Protocol):
         ...
 
 
-def peer_op(path: str, device: str, *, context: str = "plain", trains: bool = False, loader: Load = load) -> PeerCall:
-    """The op on the peer `path`: q, k, v, g, beta → o.
+def peer_op(
+    path: str, device: str, *, op: str = "kda", context: str = "plain", trains: bool = False, loader: Load = load
+) -> PeerCall:
+    """The workload `op` on the peer `path`: its tensors in order (q, k, v, …) → o.
 
     Errors: UnavailableError with the reason when it cannot run here, in this context or with a backward.
     """
-    facts = PEERS[path]
+    facts = facts_of(path, op)
     if trains and not facts.trains:
         raise UnavailableError(f"path {path!r} has no backward")
     if facts.contexts is not None and context not in facts.contexts:
@@ -62,18 +65,19 @@ class PeerCall:
         self._installed, self._run = installed, run
         self._tallies: dict[tuple[object, ...], Tally | None] = {}
 
-    def __call__(self, q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor) -> Tensor:
+    def __call__(self, *tensors: Tensor) -> Tensor:
         """One call, o [B, T, H, V].
 
         Errors: UnavailableError when this peer cannot take such tensors, or does not match the torch it runs on.
         """
         if torch.compiler.is_compiling():
-            return self._run(q, k, v, g, beta)
+            return self._run(*tensors)
+        q, v = tensors[0], tensors[2]
         kind = (q.shape, q.dtype, v.shape, torch.is_grad_enabled(), torch.is_inference_mode_enabled())
         if kind not in self._tallies:
-            return self._first(kind, q, k, v, g, beta)
+            return self._first(kind, *tensors)
         tally = self._tallies[kind]
-        o = self._run(q, k, v, g, beta)
+        o = self._run(*tensors)
         return self._counted(tally, o)
 
     def _counted(self, tally: Tally | None, o: Tensor) -> Tensor:
@@ -82,11 +86,12 @@ class PeerCall:
             watch_backward(tally, (o, None))
         return o
 
-    def _first(self, kind: tuple[object, ...], q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor) -> Tensor:
+    def _first(self, kind: tuple[object, ...], *tensors: Tensor) -> Tensor:
+        q, v = tensors[0], tensors[2]
         refuse_operands(self._installed, q, v)
         try:
             with watch_dispatch() as records:
-                o = self._run(q, k, v, g, beta)
+                o = self._run(*tensors)
         except RuntimeError as error:
             reason = mismatch(self._installed, error)
             if reason is None:
@@ -110,7 +115,7 @@ class PeerCall:
         )
         return tally_of(
             Decision(
-                op="kda",
+                op=facts.op,
                 asked=facts.path,
                 chosen=chosen,
                 refused=refused,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
+
+from kdaprof.errors import UnavailableError
 
 Band = tuple[int, int]
 
@@ -42,6 +44,8 @@ class PeerFacts:
     source: str
     counts: Mapping[str, PeerCounts] = field(default_factory=dict)
     """By pass (`fwd`, `bwd`), for the checked versions alone."""
+    op: str = "kda"
+    """The workload that it computes."""
 
 
 FLA: Final = PeerFacts(
@@ -84,7 +88,28 @@ FLASHKDA: Final = PeerFacts(
 )
 
 PEERS: Final[Mapping[str, PeerFacts]] = {facts.path: facts for facts in (FLA, FLASHKDA)}
-"""Every peer by the path's name."""
+"""Every peer of KDA by the path's name."""
+
+_FLA_OPS: Final = {
+    "gdn": ("fla.ops.gated_delta_rule", "chunk_gated_delta_rule"),
+    "gdn2": ("fla.ops.gdn2", "chunk_gdn2"),
+    "precond_kda": ("fla.ops.precond_kda", "chunk_precond_kda"),
+}
+"""Module and function of KDA's relatives."""
+
+
+def facts_of(path: str, op: str = "kda") -> PeerFacts:
+    """What is known of the peer `path` for the workload `op`.
+
+    Errors: UnavailableError when that peer does not compute it.
+    """
+    if op == "kda":
+        return PEERS[path]
+    if path != "fla" or op not in _FLA_OPS:
+        raise UnavailableError(f"path {path!r} does not compute {op}")
+    module, function = _FLA_OPS[op]
+    # Its counts were seen of `chunk_kda` alone.
+    return replace(FLA, module=module, function=function, counts={}, op=op)
 
 
 def installed_version(distributions: tuple[str, ...]) -> str | None:
