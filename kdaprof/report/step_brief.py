@@ -16,7 +16,8 @@ from kdaprof.report.labels import label
 from kdaprof.report.pairs import Pair
 from kdaprof.report.scene import Scene
 from kdaprof.report.step import added_up
-from kdaprof.report.step_cold import CAUSES, against
+from kdaprof.report.step_cold import CAUSES, first_steps
+from kdaprof.report.step_memory import recorded
 from kdaprof.report.tables import FigureColumn, figure_table
 from kdaprof.report.upright import Upright, upright_of
 from kdaprof.runs.cells import CellKey
@@ -120,22 +121,16 @@ def _modes(scene: Scene, whole: CellKey) -> str | None:
 
 
 def _cold(scene: Scene, whole: CellKey) -> Iterator[str]:
-    for cell in scene.cells:
-        if cell.key != whole or cell.record.observed is None:
-            continue
-        for step in cell.record.observed.slow_steps:
-            if not step.fresh and step.index != 0:
-                continue
-            where = "in a fresh process with empty caches" if step.fresh else "of this process"
-            largest = max(cold_cost(step).parts, key=lambda part: part.ns, default=None)
+    for first in first_steps(scene):
+        if first.key == whole:
+            largest = max(cold_cost(first.step).parts, key=lambda part: part.ns, default=None)
             cause = f"; {CAUSES[largest.cause]} {format_ns(largest.ns)}" if largest is not None else ""
-            yield f"Step 0 {where}: {format_ns(step.wall_ns)}, {against(step, cell.fact('wall_ns'))}{cause}."
+            yield f"{first.told[0].upper()}{first.told[1:]}{cause}."
 
 
 def _memory(scene: Scene, whole: CellKey) -> Iterator[str]:
-    for cell in scene.cells:
-        memory = cell.record.observed.memory if cell.key == whole and cell.record.observed is not None else None
-        if memory is None:
+    for key, memory in recorded(scene):
+        if key != whole:
             continue
         growth = growth_of(memory)
         grows = f", reserved grows {format_bytes(growth.bytes_a_step)} a step" if growth and growth.grows else ""

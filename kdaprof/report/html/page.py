@@ -41,6 +41,8 @@ SECTIONS: tuple[Callable[[Subject], Section | None], ...] = (
     figures.roof,
     figures.stages,
     step.levers,
+    step.cold,
+    step.memory,
     figures.peers,
     summary.findings,
     figures.more,

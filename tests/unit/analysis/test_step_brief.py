@@ -61,7 +61,7 @@ def test_what_else_a_step_says_is_a_sentence_each() -> None:
 def test_cold_and_memory_are_told_where_they_were_measured() -> None:
     text = flat(with_observed(step_run(), slow_steps=(COLD,), memory=MEMORY))
     assert (
-        "Step 0 in a fresh process with empty caches: 4.00 s, 50 × a warm step of 80.0 ms; Triton compiles 3.00 s."
+        "Step 0 in a fresh process with empty caches takes 4.00 s, 50 × a warm step of 80.0 ms; Triton compiles 3.00 s."
         in text
     )
     assert "Memory: 200 allocations a step, peak 315 MB, reserved grows 10.5 MB a step." in text

@@ -22,6 +22,7 @@ from kdaprof.runs.results import RunResults
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "analysis"))
 import scenes
 from test_step_attribution import step_run
+from test_step_sections import COLD, KEY, MEMORY
 
 STORED = Path(__file__).resolve().parents[3] / "reports" / "h200-kda"
 EVIL = "<script>alert(1)</script>"
@@ -90,6 +91,19 @@ def test_a_step_shows_its_phases_modes_and_levers() -> None:
     ]
     assert "The phases add up to 100 % of the step." in table
     assert "Amdahl&#39;s limit, one at a time" in body
+
+
+def test_a_step_shows_what_step_0_costs_and_what_it_does_to_the_pool() -> None:
+    raw = scenes.raw(scenes.scene(cell_key=KEY, slow_steps=(COLD,), memory=MEMORY))
+    body = own(render(raw, derive(raw)))
+    cold = body[body.index('<section id="step-cold"') : body.index('<section id="step-memory"')]
+    assert "step 0 in a fresh process with empty caches takes 4.00 s" in cold
+    assert all(text in cold for text in ("Triton compiles", "7 segments, 67.1 MB", "999 ms", "kda_fwd"))
+    memory = body[body.index('<section id="step-memory"') :]
+    assert all(text in memory for text in ("315 MB", "10.5 MB", "kda/fused.py:12 in forward", "90.5 ms"))
+    empty = replace(MEMORY, sites=(), missing="no history on this torch")
+    raw = scenes.raw(scenes.scene(cell_key=KEY, memory=empty))
+    assert "None: no history on this torch." in own(render(raw, derive(raw)))
 
 
 def test_all_text_is_escaped() -> None:

@@ -1,9 +1,10 @@
-"""Sections of a training step: attribution by phase, the modes side by side, levers."""
+"""Sections of a training step: attribution by phase, the modes side by side, levers, cold and warm, memory."""
 
 from __future__ import annotations
 
 from kdaprof.analysis.step.attribution import attributions
-from kdaprof.report.html.grids import entry_grid
+from kdaprof.report import step_cold, step_memory
+from kdaprof.report.html.grids import entry_grid, plain_grid
 from kdaprof.report.html.model import Block, Prose, Section, Subject
 from kdaprof.report.step import (
     LEVERS_LEGEND,
@@ -51,3 +52,44 @@ def levers(subject: Subject) -> Section | None:
         return None
     grid = entry_grid("levers-table", "Levers", table, notes=(LEVERS_LEGEND,), stacked=True)
     return Section("levers", "Levers", (grid,), "What the step would gain, the largest first.")
+
+
+def cold(subject: Subject) -> Section | None:
+    """Step 0 of each cell by cause, in this process and in a fresh one where that was measured."""
+    blocks: list[Block] = [
+        plain_grid(
+            f"step-cold-{number}",
+            f"{step_name(first.key)}: {first.told}",
+            step_cold.HEADERS,
+            step_cold.cause_rows(first.step),
+            right=range(1, 5),
+        )
+        for number, first in enumerate(step_cold.first_steps(subject.scene))
+    ]
+    if not blocks:
+        return None
+    return Section("step-cold", "Step 0 by cause", (*blocks, Prose((step_cold.LEGEND,))), "What a first step costs.")
+
+
+def memory(subject: Subject) -> Section | None:
+    """What each recorded step does to the allocator's pool, and where its largest allocations come from."""
+    found = step_memory.recorded(subject.scene)
+    if not found:
+        return None
+    rows = [step_memory.memory_row(key, one) for key, one in found]
+    right = range(1, len(step_memory.HEADERS))
+    blocks: list[Block] = [
+        plain_grid(
+            "memory-pool", "Memory of a step", step_memory.HEADERS, rows, right=right, notes=(step_memory.LEGEND,)
+        )
+    ]
+    for number, (key, one) in enumerate(found):
+        title, sites = step_memory.sites_title(key), step_memory.site_rows(one)
+        if sites:
+            notes = (f"{one.missing}.",) if one.missing else ()
+            name = f"memory-sites-{number}"
+            blocks.append(plain_grid(name, title, step_memory.SITE_HEADERS, sites, right=(1, 2, 3), notes=notes))
+        else:
+            blocks.append(Prose((f"{title}: {step_memory.no_sites(one)}",)))
+    lead = "What a step asks of the allocator, and whether its pool keeps growing."
+    return Section("step-memory", "The step's memory", tuple(blocks), lead)
