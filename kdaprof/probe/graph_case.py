@@ -9,7 +9,7 @@ from kdaprof.instruments.device import Device
 from kdaprof.instruments.graphs import Captured, capture, capture_pair
 from kdaprof.probe.check import REPLAY_TOLERANCE, compare
 from kdaprof.runs.record import Capture
-from kdaprof.workloads.inputs import OpInputs
+from kdaprof.workloads.inputs import Inputs
 from kdaprof.workloads.op import CaseSpec, OpCase, Outputs, trains
 
 
@@ -118,9 +118,9 @@ def _one_set(spec: CaseSpec) -> CaseSpec:
     return CaseSpec(key=spec.key, device=spec.device, seed=spec.seed, input_sets=1)
 
 
-def _copy_of(inputs: OpInputs, grad: bool) -> OpInputs:
-    q, k, v, g, beta = (t.detach().clone().requires_grad_(grad) for t in inputs.tensors())
-    return OpInputs(q, k, v, g, beta, inputs.do.clone())
+def _copy_of(inputs: Inputs, grad: bool) -> Inputs:
+    fresh = tuple(t.detach().clone().requires_grad_(grad) for t in inputs.tensors())
+    return inputs.like(fresh, inputs.do.clone())
 
 
 def _eager_outputs(eager: OpCase, index: int) -> Outputs:

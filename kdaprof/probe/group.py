@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 
@@ -13,6 +14,7 @@ from kdaprof.probe.bench import Bench
 from kdaprof.probe.check import compare, reference, tolerance_of
 from kdaprof.probe.failures import describe, status_of
 from kdaprof.probe.graph_case import GraphCase, capture_case, flush_bytes
+from kdaprof.probe.library import observe_choice, settings_kept
 from kdaprof.probe.plan import Effort
 from kdaprof.probe.rounds import (
     WARMUP_ROUND,
@@ -26,10 +28,11 @@ from kdaprof.probe.series import Series
 from kdaprof.probe.sustained import sustained
 from kdaprof.probe.witness import observe_gate
 from kdaprof.runs.cells import CellKey
-from kdaprof.runs.record import Capture, CellRecord, Observed
+from kdaprof.runs.record import Capture, CellRecord, GateObservation, Observed
 from kdaprof.runs.samples import Sample
 from kdaprof.runs.util import UtilReading
-from kdaprof.workloads.inputs import OpInputs, make_inputs
+from kdaprof.workloads.inputs import Inputs, OpInputs
+from kdaprof.workloads.library import LIBRARIES
 from kdaprof.workloads.op import CaseSpec, OpCase, trains
 
 RoundHook = Callable[[int, Sequence[Series]], None]
@@ -60,14 +63,19 @@ class GroupMeasurement:
         }
         self._series: dict[str, Series] = {}
         self._eager: dict[CellKey, OpCase] = {}
-        self._sets: tuple[OpInputs, ...] = ()
-        self._expected: dict[int, dict[str, torch.Tensor]] = {}
+        self._sets: dict[str, tuple[Inputs, ...]] = {}
+        self._expected: dict[tuple[str, bool], dict[str, torch.Tensor]] = {}
 
     def run(self) -> GroupOutcome:
         """Everything that this process measures of the group."""
-        first = self._specs[0]
+        with settings_kept(self._specs[0].key.workload):
+            return self._run()
+
+    def _run(self) -> GroupOutcome:
         try:
-            self._sets = tuple(make_inputs(first.inputs(), index) for index in range(first.input_sets))
+            for spec in self._specs:  # paths of one dtype share their inputs
+                if spec.key.dtype not in self._sets:
+                    self._sets[spec.key.dtype] = tuple(spec.make_set(index) for index in range(spec.input_sets))
         except Exception as error:  # inputs that do not fit are every cell's failure, not the run's
             for spec in self._specs:
                 self._fail(spec.key, error)
@@ -108,16 +116,18 @@ class GroupMeasurement:
         self._records[key.id] = replace(record, observed=replace(record.observed, **changes))  # type: ignore[arg-type]
 
     def _begin_eager(self, spec: CaseSpec) -> None:
-        case = OpCase(spec, self._sets)
+        case = OpCase(spec, self._sets[spec.key.dtype])
         series = Series(spec.key, case)
+        library = LIBRARIES.get(spec.key.workload)
+        observe = observe_gate if library is None else partial(observe_choice, spec.key)
         # Step 0 is timed like every other call, and its outputs are the ones that are checked.
-        gate = observe_gate(lambda: one_sample(series, self._bench, WARMUP_ROUND))
+        gate = observe(lambda: one_sample(series, self._bench, WARMUP_ROUND))
         self._note(spec.key, gate=gate)
         check = compare(
             case.outputs(),
             self._reference(case, backward=trains(spec.key.phase)),
-            against="float64 recurrence",
-            tolerance=tolerance_of(spec.key.path, spec.key.dtype),
+            against="float64 recurrence" if library is None else library.AGAINST,
+            tolerance=tolerance_of(spec.key.path, spec.key.dtype) if library is None else library.tolerance(spec.key),
         )
         self._note(spec.key, check=check)
         self._eager[spec.key] = case
@@ -134,7 +144,11 @@ class GroupMeasurement:
             return
         flush = flush_bytes(spec, self._bench.device)
         made: list[tuple[GraphCase | None, Capture]] = []
-        gate = observe_gate(lambda: made.append(capture_case(eager, flush_bytes=flush)), captured_only=True)
+        gate: GateObservation | None = observe_gate(
+            lambda: made.append(capture_case(eager, flush_bytes=flush)), captured_only=True
+        )
+        if spec.key.workload in LIBRARIES:  # has no record of its decisions: see the eager cell
+            gate = None
         case, capture = made[0]
         self._note(spec.key, capture=capture, check=capture.check, gate=gate)
         if case is None:
@@ -146,9 +160,15 @@ class GroupMeasurement:
 
     def _reference(self, case: OpCase, *, backward: bool) -> dict[str, torch.Tensor]:
         """What the case has to make: `o`, and the gradients that its context asks for."""
-        key = int(backward)
+        key = (case.spec.key.dtype, backward)
         if key not in self._expected:
-            self._expected[key] = reference(self._sets[0], backward=backward)
+            library = LIBRARIES.get(case.spec.key.workload)
+            given = case.sets[0]
+            if library is not None:
+                self._expected[key] = library.reference(given, backward=backward)
+            else:
+                assert isinstance(given, OpInputs)
+                self._expected[key] = reference(given, backward=backward)
         wanted = {"o", *(f"d{name}" for name in case.wanted)}
         return {name: value for name, value in self._expected[key].items() if name in wanted}
 

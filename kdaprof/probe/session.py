@@ -14,7 +14,7 @@ from kdaprof.instruments.nvtx import in_range
 from kdaprof.probe import children
 from kdaprof.probe.ceilings import measure_ceilings
 from kdaprof.probe.costs import own_costs
-from kdaprof.probe.declared import input_sets, observed_before
+from kdaprof.probe.declared import input_sets, observed_before, set_bytes
 from kdaprof.probe.failures import describe
 from kdaprof.probe.group import GroupMeasurement
 from kdaprof.probe.lab import Lab
@@ -23,7 +23,7 @@ from kdaprof.probe.plan import Group, Plan
 from kdaprof.probe.series import Series
 from kdaprof.probe.step.plan import StepPlan
 from kdaprof.probe.step.work import StepWork
-from kdaprof.runs.cells import DTYPE_BYTES, CellKey
+from kdaprof.runs.cells import CellKey
 from kdaprof.runs.conditions import Conditions, ConditionsSnapshot
 from kdaprof.runs.environment import anonymised
 from kdaprof.runs.record import CellError, CellRecord, RunRecord
@@ -157,10 +157,7 @@ class _Session:
                 self.run.put_missing(spec.key, "cold_ns", "no GPU: a cold start is the compiling of GPU kernels")
 
     def _spec(self, key: CellKey) -> CaseSpec:
-        width = DTYPE_BYTES[key.dtype]
-        tokens = key.size("B") * key.size("T") * key.size("H")
-        set_bytes = tokens * (3 * key.size("K") + 2 * key.size("V") + 1) * width
-        count = input_sets(set_bytes, self.bench.device, cache=self.plan.cache)
+        count = input_sets(set_bytes(key), self.bench.device, cache=self.plan.cache)
         return CaseSpec(key=key, device=self.plan.device, seed=self.plan.seed, input_sets=count)
 
     def _needs_interpreter(self, spec: CaseSpec) -> bool:

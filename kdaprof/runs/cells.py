@@ -43,7 +43,8 @@ CONTEXTS = (
     "non-contiguous",
 )
 DTYPES = ("float32", "bfloat16", "float16", "float64")
-DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8}
+DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8, "float8_e4m3fn": 1}
+"""Of the op's dtypes, and of the one in which a matrix product alone is measured."""
 
 _ID_PART = re.compile(r"[^A-Za-z0-9._+-]")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -13,7 +14,8 @@ from kdaprof.kda.peers import PEERS
 from kdaprof.kda.peers.calls import peer_op
 from kdaprof.runs.cells import CellKey
 from kdaprof.workloads.contexts import Context, Op, wrap
-from kdaprof.workloads.inputs import INPUT_NAMES, InputSpec, OpInputs, make_inputs
+from kdaprof.workloads.inputs import Inputs, InputSpec, make_inputs
+from kdaprof.workloads.library import LIBRARIES
 
 Outputs = dict[str, torch.Tensor]
 
@@ -34,6 +36,8 @@ def op_of(path: str, chunk: int) -> Op:
 
 def _op_for(spec: CaseSpec) -> Op:
     key = spec.key
+    if key.workload in LIBRARIES:
+        return LIBRARIES[key.workload].op(key, spec.device)
     if key.path not in PEERS:
         return op_of(key.path, key.size("C"))
     peer = peer_op(key.path, spec.device, context=key.context, trains=trains(key.phase))
@@ -61,6 +65,14 @@ class CaseSpec:
             shape=self.key.shape, dtype=self.key.dtype, device=self.device, seed=self.seed, requires_grad=grad
         )
 
+    def make_set(self, index: int) -> Inputs:
+        """Input set number `index` of this cell."""
+        key = self.key
+        if key.workload in LIBRARIES:
+            made = LIBRARIES[key.workload].inputs
+            return made(key, device=self.device, seed=self.seed, index=index, grad=trains(key.phase))
+        return make_inputs(self.inputs(), index)
+
 
 class OpCase:
     """One cell's call. `prepare(i)` is never timed; `run()` is what the clock sees; `outputs()` is what it made.
@@ -68,7 +80,7 @@ class OpCase:
     Gradients are returned, not accumulated: `run` holds no gradient accumulation and no optimiser.
     """
 
-    def __init__(self, spec: CaseSpec, sets: tuple[OpInputs, ...] | None = None, op: Op | None = None) -> None:
+    def __init__(self, spec: CaseSpec, sets: tuple[Inputs, ...] | None = None, op: Op | None = None) -> None:
         key = spec.key
         self.spec = spec
         self.context: Context = wrap(key.context, op or _op_for(spec), spec.device)
@@ -76,8 +88,8 @@ class OpCase:
             raise UnavailableError(
                 f"phase {key.phase} does not exist in context {key.context}: it has no backward pass"
             )
-        self.sets = sets or tuple(make_inputs(spec.inputs(), index) for index in range(spec.input_sets))
-        self.wanted = ("v",) if key.context == "partial-grad" else INPUT_NAMES
+        self.sets = sets or tuple(spec.make_set(index) for index in range(spec.input_sets))
+        self.wanted = ("v",) if key.context == "partial-grad" else self.sets[0].names
         self._now = self.sets[0]
         self._out: torch.Tensor | None = None
         self._grads: tuple[torch.Tensor, ...] = ()
@@ -97,7 +109,7 @@ class OpCase:
         return made | {f"d{name}": grad for name, grad in zip(self.wanted, self._grads, strict=False)}
 
     @property
-    def current(self) -> OpInputs:
+    def current(self) -> Inputs:
         """The input set of the last `prepare`."""
         return self._now
 
@@ -108,7 +120,8 @@ class OpCase:
 
     def _backward(self) -> None:
         assert self._out is not None
-        inputs = [getattr(self._now, name) for name in self.wanted]
+        named = dict(zip(self._now.names, self._now.tensors(), strict=True))
+        inputs: list[Any] = [named[name] for name in self.wanted]
         if self.context.into_leaves:
             self._drop_leaf_grads()  # None already, but inside a capture: a `.grad` that is there would be added to
             torch.autograd.backward(self._out, self._now.do)

@@ -130,7 +130,7 @@ def test_inputs_that_do_not_fit_fail_every_cell_and_end_nothing(monkeypatch: pyt
     def full(*_: Any) -> Any:
         raise torch.OutOfMemoryError("CUDA out of memory.")
 
-    monkeypatch.setattr(group_module, "make_inputs", full)
+    monkeypatch.setattr(CaseSpec, "make_set", full)
     outcome = measured(spec("tensor"), spec("reference"))
     assert [cell.status for cell in outcome.cells] == ["failed", "failed"]
     assert all(cell.error and "smaller --shape" in cell.error.text for cell in outcome.cells)
