@@ -84,7 +84,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "run"
         plan = WindowPlan(most=0)
-        with StepProfiler(out, shape={"B": 1}, device=args.device, windows=plan, environ={}) as prof:
+        with StepProfiler(out, shape={"B": 1}, device=args.device, windows=plan, environ={}, history=False) as prof:
             sides: dict[str, tuple[Step, Block]] = {"with": (prof.step, prof.phase), "without": (nothing, nothing)}
             empty: dict[str, list[float]] = {"with": [], "without": []}
             full: dict[str, dict[int, list[float]]] = {"with": {}, "without": {}}

@@ -47,6 +47,8 @@ class StepProfilerCallback(TrainerCallback):
         windows: WindowPlan | None = None,
         force: bool = False,
         anonymous: bool = False,
+        history: bool = True,
+        store: str | Path | None = None,
         environ: Mapping[str, str] | None = None,
     ) -> None:
         self._out = out
@@ -58,6 +60,8 @@ class StepProfilerCallback(TrainerCallback):
             "windows": windows,
             "force": force,
             "anonymous": anonymous,
+            "history": history,
+            "store": store,
             "environ": environ,
         }
         self._prof: StepProfiler | None = None

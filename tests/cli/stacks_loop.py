@@ -35,7 +35,11 @@ def main(folder: str, seconds: float, code: int) -> int:
     x = torch.randn(4, requires_grad=True)
     plan = WindowPlan(first=10_000)  # no profiled window: it would be part of the mix
     bare = folder == "-"
-    with nullcontext() if bare else StepProfiler(folder, shape={"B": 4}, device="cpu", windows=plan) as prof:
+    with (
+        nullcontext()
+        if bare
+        else StepProfiler(folder, shape={"B": 4}, device="cpu", windows=plan, history=False) as prof
+    ):
         say("ready")
         over = time.monotonic() + seconds
         while time.monotonic() < over:

@@ -27,7 +27,7 @@ def watched(out: Path, width: int, depth: int, *, steps: int = 100, sync: bool =
     model = torch.nn.Sequential(*(torch.nn.Linear(width, width) for _ in range(depth))).cuda()
     optimizer = torch.optim.AdamW(model.parameters(), foreach=True)
     x = torch.randn(256, width, device="cuda")
-    with StepProfiler(out, shape={"B": 256}, windows=PLAN, environ={}) as prof:
+    with StepProfiler(out, shape={"B": 256}, windows=PLAN, environ={}, history=False) as prof:
         for _ in range(steps):
             with prof.step(tokens=256):
                 with prof.phase("fwd"):
@@ -83,7 +83,7 @@ def test_spans_add_up_to_the_step_and_follow_the_clock(tmp_path: Path) -> None:
 
 def test_a_capture_inside_a_phase_does_no_harm(tmp_path: Path) -> None:
     x = torch.randn(64, 64, device="cuda")
-    with StepProfiler(tmp_path / "run", shape={"B": 64}, windows=WindowPlan(most=0), environ={}) as prof:
+    with StepProfiler(tmp_path / "run", shape={"B": 64}, windows=WindowPlan(most=0), environ={}, history=False) as prof:
         with prof.step(), prof.phase("capture"):
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph):

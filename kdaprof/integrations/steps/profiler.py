@@ -23,7 +23,9 @@ from kdaprof.integrations.steps.live import LiveMeter
 from kdaprof.integrations.steps.run import LoopRun, LoopSpec, folder_of, shape_axes, window_steps
 from kdaprof.report.loop import loop_text
 from kdaprof.report.markdown import render
+from kdaprof.runs.history import record_run
 from kdaprof.runs.ids import new_run_id
+from kdaprof.runs.place import find_store
 from kdaprof.runs.ranks import RankManifest, rank_of, write_manifest
 from kdaprof.runs.store import RunWriter, open_target
 
@@ -53,7 +55,9 @@ class StepProfiler:
     given. `shape` names what a step works on (`B`, `T`, `iters` …: sizes, whole numbers). `dtype`: torch's name of the
     dtype that matters. `path`: the op's path that you expect (`fused` …); left out, it is the one that the gate takes
     most in the first steps. `trains`: steps hold a backward pass (rule Q07 watches that they do). `live`: called with a
-    line of text every `live_seconds`. `windows`: which steps are profiled; `WindowPlan(most=0)` for none.
+    line of text every `live_seconds`. `windows`: which steps are profiled; `WindowPlan(most=0)` for none. The closed
+    run is recorded for `kdaprof history` in `store`, by default the project's own, as a probe is; `history=False` does
+    not record it.
 
     Errors: UsageError or TargetError before the loop begins. Afterwards a fault of the profiler (disk full, a profiler
     that does not start) is a note in the run and in `notes`, never an exception in the loop; misuse (a phase outside
@@ -75,6 +79,8 @@ class StepProfiler:
         windows: WindowPlan | None = None,
         force: bool = False,
         anonymous: bool = False,
+        history: bool = True,
+        store: str | Path | None = None,
         lab: LoopLab | None = None,
         environ: Mapping[str, str] | None = None,
     ) -> None:
@@ -114,6 +120,7 @@ class StepProfiler:
         self._flush_at = now + FLUSH_NS
         self._window: list[StepSpans] = []
         self._host_bound: tuple[float, int] | None = None
+        self._history, self._store = history, None if store is None else Path(store)
         self._closed = False
         self._pid = os.getpid()
         # begin_phase and end_phase for hooks, step and phase for blocks: the recorder's own, no frame in between.
@@ -223,6 +230,11 @@ class StepProfiler:
         writer = RunWriter(self.path)
         writer.put_results(results)
         writer.put_report(render(raw.record, results))
+        if self._history:
+            self._guarded("the run was not recorded in the history", self._record)
+
+    def _record(self) -> None:
+        record_run(find_store(self._store, Path.cwd()), self.path)
 
     def _guarded(self, what: str, do: Callable[[], None]) -> None:
         """Training goes on whatever the profiler runs into; the run says what it was."""

@@ -32,6 +32,7 @@ from kdaprof.integrations.steps import run as run_module
 from kdaprof.kda import kda
 from kdaprof.runs.atomic import TargetError
 from kdaprof.runs.document import run_document, run_schema
+from kdaprof.runs.history import read_history
 from kdaprof.runs.samples import Sample
 
 B, T = 2, 16
@@ -376,6 +377,41 @@ def test_anonymous(tmp_path: Path) -> None:
     text = (tmp_path / "run" / "run.json").read_text()
     assert str(Path.home()) not in text
     assert str(Path.cwd()) not in text
+
+
+# ---------------------------------------------------------------- the history
+
+
+def recorded(store: Path) -> set[tuple[str, bool]]:
+    return {(entry.stamp.run, entry.stamp.complete) for entry in read_history(store)}
+
+
+def short_loop(out: Path, **options: object) -> StepProfiler:
+    with profiler(out, **options) as prof:
+        for _ in range(3):
+            with prof.step(), prof.phase("fwd"):
+                pass
+    return prof
+
+
+def test_a_closed_run_stands_in_the_history_of_its_project(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text('[tool.kdaprof]\nstore = "kept"\n')
+    short_loop(tmp_path / "one")
+    short_loop(tmp_path / "two", store=tmp_path / "elsewhere")
+    short_loop(tmp_path / "three", history=False)
+    with pytest.raises(ValueError, match="stop"), profiler(tmp_path / "four") as prof, prof.step(), prof.phase("fwd"):
+        raise ValueError("stop")
+    assert recorded(tmp_path / "kept") >= {("one", True)}
+    assert recorded(tmp_path / "elsewhere") == {("two", True)}
+    assert {run for run, _ in recorded(tmp_path / "kept")} <= {"one", "four"}
+
+
+def test_a_history_that_cannot_be_written_is_a_note(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    prof = short_loop(tmp_path / "run", store=tmp_path / "file")
+    assert len(prof.notes) == 1
+    assert prof.notes[0].startswith("the run was not recorded in the history: UsageError")
+    assert (tmp_path / "run" / "report.md").exists()
 
 
 def test_the_public_name_is_lazy() -> None:
