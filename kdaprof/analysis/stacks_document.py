@@ -143,7 +143,7 @@ def stacks_document(view: StacksView) -> Json:
     """The document: builtins only, no NaN, every figure an object."""
     record = view.record
     anchor = None
-    if record.anchor_ns is not None:
+    if record.anchor_ns is not None and record.anchor_uncertainty_ns is not None:
         anchor = {"monotonic_ns": record.anchor_ns, "uncertainty_ns": record.anchor_uncertainty_ns}
     return {
         "schema": schema_name(STACKS_KIND),
@@ -168,6 +168,7 @@ def stacks_document(view: StacksView) -> Json:
         "missing": None if record.missing is None else to_json(record.missing),
         "child": None if record.child is None else to_json(record.child),
         "notes": list(record.notes),
+        "recording": to_json(record),
     }
 
 
@@ -211,6 +212,8 @@ def _awake(time: ThreadTime) -> float:
 
 
 def _uncounted(record: StacksRecord) -> str:
+    if record.rate_hz is None:
+        return "a trace alone, without the kernel's counters"
     if record.native:
         return "--native stops the process for each sample, and what it adds to the counters is not known"
     return "the kernel's counters of the thread could not be read (/proc/PID/task/TID/schedstat)"
@@ -220,7 +223,7 @@ def _error_share(record: StacksRecord) -> Fact:
     if record.missing is not None:
         return absent("fraction", "failed", record.missing.text)
     if record.samples is None or record.errors is None:
-        return absent("fraction", "failed", "py-spy did not say how many samples failed")
+        return absent("fraction", "not-supported", "py-spy did not say how many samples failed")
     tried = record.samples + record.errors
     if tried == 0:
         return absent("fraction", "failed", "no sample was taken")
@@ -229,13 +232,15 @@ def _error_share(record: StacksRecord) -> Fact:
 
 def _crowded(main: ThreadTicks | None) -> Fact:
     if main is None:
-        return absent("fraction", "failed", "the kernel's counters of the main thread could not be read")
+        return absent("fraction", "not-supported", "the kernel's counters of the main thread could not be read")
     span, delay = int(main.t_ns[-1] - main.t_ns[0]), int(main.delay_ns[-1] - main.delay_ns[0])
     return Fact(value=delay / span, unit="fraction", n=len(main.t_ns))
 
 
 def _verdict(share: Fact, crowded: Fact, *, counted: bool) -> Verdict:
-    if share.value is None or share.value >= UNUSABLE_ERRORS:
+    if share.value is None:
+        return "unusable" if share.missing == "failed" else "poor"
+    if share.value >= UNUSABLE_ERRORS:
         return "unusable"
     if not counted and (crowded.value or 0) >= CROWDED:
         return "poor"
@@ -243,6 +248,8 @@ def _verdict(share: Fact, crowded: Fact, *, counted: bool) -> Verdict:
 
 
 def _own_cost(record: StacksRecord) -> Fact:
+    if record.rate_hz is None:
+        return absent("fraction", "not-applicable", "recorded elsewhere")
     if record.span_ns <= 0 or record.spy_cpu_ns is None:
         return absent("fraction", "failed", "the recording ended before py-spy's CPU time was read")
     return Fact(value=(record.own_cpu_ns + record.spy_cpu_ns) / record.span_ns, unit="fraction", n=1)

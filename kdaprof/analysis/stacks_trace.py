@@ -66,6 +66,11 @@ def last_ns(trace: bytes) -> int | None:
     return max((event.ts for event in events if event.ph in "BE"), default=0) * 1000 or None
 
 
+def has_native(trace: bytes) -> bool:
+    """Whether the trace holds frames of native code. Errors: DecodeError of msgspec when it is broken."""
+    return any(".so" in event.args.filename for event in _decode(trace))
+
+
 def read_stacks(trace: bytes, anchor_ns: int) -> tuple[ThreadStacks, ...]:
     """The stacks of every thread; `anchor_ns` is the monotonic time of the trace's 0.
 

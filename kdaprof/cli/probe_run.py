@@ -64,7 +64,9 @@ def probe_and_report(
         where = "cpu" if device.kind == "cpu" else f"cuda:{device.index}"
         console = err_console()
         told = partial(console.print, soft_wrap=True)
-        record_paths(stored.record, stored.path, device=where, seed=request.seed, told=told)
+        record_paths(
+            stored.record, stored.path, device=where, seed=request.seed, told=told, anonymous=request.anonymous
+        )
     return stored.code
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -36,8 +37,12 @@ def record_paths(
     seed: int,
     told: Callable[[str], None],
     seconds: float = SECONDS,
+    anonymous: bool = False,
 ) -> None:
-    """Stacks of each measured path into `folder/stacks-<path>/`; `told` gets the summaries, and what failed."""
+    """Stacks of each measured path into `folder/stacks-<path>/`; `told` gets the summaries, and what failed.
+
+    `anonymous`: without host, user, home and paths, as the run itself.
+    """
     keys = [cell.key for cell in record_of_run.cells if cell.key.mode == "eager" and cell.status == "ok"]
     for path in dict.fromkeys(key.path for key in keys):
         if path == "fused" and device == "cpu":
@@ -46,19 +51,29 @@ def record_paths(
         cells = [key for key in keys if key.path == path]
         cells = [key for key in cells if key.context == cells[0].context]
         try:
-            for line in _record(cells, folder / f"stacks-{path}", device, seed, record_of_run.command, seconds):
+            task = _Untimed(cells, folder / f"stacks-{path}", device, seed, seconds)
+            for line in _record(task, record_of_run.command, anonymous=anonymous):
                 told(line)
         except KdaprofError as error:
             told(f"stacks of {path}: {error}")
 
 
-def _record(
-    cells: list[CellKey], folder: Path, device: str, seed: int, command: tuple[str, ...], seconds: float
-) -> list[str]:
-    cases = tuple(CaseSpec(key=key, device=device, seed=seed, input_sets=1) for key in cells)
+@dataclass(frozen=True, slots=True)
+class _Untimed:
+    """One path's untimed repeat."""
+
+    cells: list[CellKey]
+    folder: Path
+    device: str
+    seed: int
+    seconds: float
+
+
+def _record(task: _Untimed, command: tuple[str, ...], *, anonymous: bool) -> list[str]:
+    cases = tuple(CaseSpec(key=key, device=task.device, seed=task.seed, input_sets=1) for key in task.cells)
     with tempfile.TemporaryDirectory(prefix="kdaprof-") as place:
         spec, out = Path(place) / "spec.json", Path(place) / "ran.json"
-        spec.write_bytes(msgspec.json.encode(LoopTask(cases, seconds)))
+        spec.write_bytes(msgspec.json.encode(LoopTask(cases, task.seconds)))
         taken = record(
             StacksPlan(
                 rate_hz=RATE_HZ,
@@ -72,8 +87,8 @@ def _record(
             last_ns=last_ns,
         )
         ran = msgspec.json.decode(out.read_bytes(), type=list[Ran]) if out.exists() else []
-    folder.mkdir(parents=True, exist_ok=True)
-    seen = write_recording(taken, folder, intervals=ran)
+    task.folder.mkdir(parents=True, exist_ok=True)
+    seen = write_recording(taken, task.folder, intervals=ran, anonymous=anonymous)
     code = None if taken.record.child is None else taken.record.child.exit
     failed = [] if code == 0 else [f"the untimed repeat ended with exit code {code}"]
-    return [f"stacks of {cells[0].path}, untimed ({folder}):", *terminal_lines(seen), *failed]
+    return [f"stacks of {task.cells[0].path}, untimed ({task.folder}):", *terminal_lines(seen), *failed]

@@ -19,11 +19,15 @@ examples:
       beside a running process; under torchrun give a worker's id, not torchrun's
   kdaprof stacks --steps runs/train -- python train.py
       by phase: runs/train is the run that train.py's StepProfiler writes
+  kdaprof stacks --read runs/20261202T015500Z-stacks-1f3a --steps runs/train
+      a stored recording again, joined with a run; nothing is recorded. A file is a trace of
+      `py-spy record --format chrometrace`, from any machine
   kdaprof probe --path tensor --stacks
       the op itself, in a process of its own after the timed part
 
 what it writes: stacks.json (schema kdaprof.stacks/1), stacks.svg (flame graph), stacks.speedscope.json (drop it on
-https://www.speedscope.app), stacks.chrometrace.json.gz, stacks_threads.parquet, report.md
+https://www.speedscope.app), stacks.chrometrace.json.gz, stacks_threads.parquet,
+stacks_holds.parquet (--native), report.md
 
 Running and waiting are told apart by the kernel's counters of each thread, not by the stacks. Around a command the
 summary goes to stderr; with --json the command's own stdout does, too.
@@ -50,6 +54,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--steps", type=Path, metavar="RUN", help="join with the phases of this run of the same time")
     parser.add_argument("--out", type=Path, metavar="DIR", help="default runs/<UTC>-stacks")
     parser.add_argument("--force", action="store_true", help="replace what is already in DIR")
+    parser.add_argument("--anonymous", action="store_true", help="leave out host name, user, home and paths")
+    parser.add_argument("--read", type=Path, metavar="PATH", help="show a stored recording or a trace of py-spy")
     parser.add_argument("--json", action="store_true", help="print the document, alone on stdout")
     parser.add_argument("command", nargs="*", metavar="-- COMMAND", help="run this, and sample it until it ends")
     return parser
@@ -61,6 +67,10 @@ def run(argv: Sequence[str]) -> int:
     command = tuple(argv[place + 1 :])
     args = build_parser().parse_args(argv[:place])
     _check(args, command)
+    if args.read is not None:
+        from kdaprof.cli.stacks_show import show_stored
+
+        return show_stored(args.read, args.steps, command=("kdaprof", "stacks", *argv), as_json=args.json)
     from kdaprof.cli.stacks_run import record_and_show
     from kdaprof.instruments.stacks import StacksPlan
 
@@ -72,12 +82,20 @@ def run(argv: Sequence[str]) -> int:
         pid=args.pid,
         argv=command,
     )
-    return record_and_show(plan, out=args.out, force=args.force, steps=args.steps, as_json=args.json)
+    return record_and_show(
+        plan, out=args.out, force=args.force, steps=args.steps, as_json=args.json, anonymous=args.anonymous
+    )
 
 
 def _check(args: argparse.Namespace, command: Sequence[str]) -> None:
     if args.command:
         raise UsageError(f"{args.command[0]!r}: a command stands behind `--`, as in `kdaprof stacks -- python x.py`")
+    if args.read is not None:
+        if command or args.pid is not None or args.duration is not None or args.out is not None or args.anonymous:
+            raise UsageError("--read shows what is stored: it takes no command, --pid, --duration, --out, --anonymous")
+        if args.steps is not None and args.read.is_file():
+            raise UsageError("--steps: a trace alone does not say when it was recorded; give a recording's directory")
+        return
     if (args.pid is None) == (not command):
         raise UsageError("give one of --pid N and a command: `kdaprof stacks -- python train.py`")
     most = NATIVE_MOST_HZ if args.native else 1000

@@ -5,23 +5,27 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from kdaprof.analysis.stacks_anonymous import anonymous_trace
 from kdaprof.analysis.stacks_document import StacksView, stacks_document, stacks_view
 from kdaprof.analysis.stacks_speedscope import speedscope
 from kdaprof.analysis.stacks_trace import last_ns
 from kdaprof.analysis.util_join import Interval
-from kdaprof.cli.console import err_console, out_console, print_json
-from kdaprof.errors import BadFileError, Exit, KdaprofError
+from kdaprof.cli.console import err_console, out_console
+from kdaprof.cli.stacks_show import intervals_during, show
+from kdaprof.errors import Exit, KdaprofError
+from kdaprof.instruments import environment
 from kdaprof.instruments.clock import Clock, MonotonicClock
 from kdaprof.instruments.stacks import Recording, SpawnSpy, StacksPlan, record
 from kdaprof.instruments.stacks_spy import PySpy
 from kdaprof.instruments.watch.command import Command
-from kdaprof.report.stacks import markdown, terminal_lines
+from kdaprof.report.stacks import markdown
 from kdaprof.report.stacks_flame import flame_graph
 from kdaprof.runs.atomic import write_bytes, write_text
 from kdaprof.runs.codec import dumps, write_document
+from kdaprof.runs.environment import anonymised_argv, scrub
 from kdaprof.runs.ids import new_run_id
 from kdaprof.runs.stacks import FLAME_FILE, SPEEDSCOPE_FILE, STACKS_FILE, STACKS_KIND, StacksRecord
 from kdaprof.runs.stacks_file import write_holds, write_threads, write_trace
@@ -43,6 +47,7 @@ def record_and_show(
     force: bool,
     steps: Path | None,
     as_json: bool,
+    anonymous: bool = False,
     around: Surroundings | None = None,
 ) -> int:
     """Record to the end; returns the exit code, the command's own where there is one.
@@ -62,7 +67,7 @@ def record_and_show(
         last_ns=last_ns,
     )
     try:
-        seen = write_recording(taken, folder, intervals=_intervals(steps, taken.record))
+        seen = write_recording(taken, folder, intervals=_intervals(steps, taken.record), anonymous=anonymous)
         _print(seen, folder, as_json=as_json, beside_command=bool(plan.argv))
     except KdaprofError as error:
         if not plan.argv:
@@ -72,11 +77,15 @@ def record_and_show(
     return _code(taken, seen)
 
 
-def write_recording(taken: Recording, folder: Path, *, intervals: Sequence[Interval] = ()) -> StacksView:
+def write_recording(
+    taken: Recording, folder: Path, *, intervals: Sequence[Interval] = (), anonymous: bool = False
+) -> StacksView:
     """Derive a recording, joined with what ran when (monotonic), and write all its files.
 
     Errors: TargetError; BadFileError when the trace cannot be read.
     """
+    if anonymous:
+        taken = _without_names(taken)
     seen = stacks_view(taken.record, taken.trace, taken.threads, taken.holds, intervals=intervals)
     if taken.trace is not None:
         write_trace(folder, taken.trace)
@@ -103,31 +112,19 @@ def _intervals(steps: Path | None, record: StacksRecord) -> list[Interval]:
         return []
 
 
-def intervals_during(steps: Path, record: StacksRecord) -> list[Interval]:
-    """What the run `steps` did during the recording. Errors: BadFileError when it is of another time, or no run."""
-    from kdaprof.analysis.recompute import load_raw
-    from kdaprof.analysis.util_join import intervals_of
-
-    raw = load_raw(steps)
-    found = [
-        interval
-        for interval in intervals_of(raw.record, raw.samples)
-        if interval[1] > record.started_monotonic_ns and interval[0] < record.ended_monotonic_ns
-    ]
-    if not found:
-        raise BadFileError(f"{steps}: nothing of it ran during the recording; is it the run of that time?")
-    return found
-
-
 def _print(seen: StacksView, folder: Path, *, as_json: bool, beside_command: bool) -> None:
-    if as_json:
-        print_json(stacks_document(seen))
-        return
-    console = err_console() if beside_command else out_console()
-    for line in terminal_lines(seen):
-        console.print(line, soft_wrap=True)
-    if seen.record.missing is None:
+    show(seen, as_json=as_json, beside_command=beside_command)
+    if seen.record.missing is None and not as_json:
+        console = err_console() if beside_command else out_console()
         console.print(f"{folder}: {STACKS_FILE}, {FLAME_FILE}, {SPEEDSCOPE_FILE}, {REPORT_FILE}", soft_wrap=True)
+
+
+def _without_names(taken: Recording) -> Recording:
+    """The same without host, user, home and paths."""
+    secrets = environment.secrets()
+    record = scrub(replace(taken.record, command=anonymised_argv(taken.record.command, secrets)), secrets)
+    trace = None if taken.trace is None else anonymous_trace(taken.trace, secrets)
+    return replace(taken, record=record, trace=trace, threads=scrub(taken.threads, secrets))
 
 
 def _code(taken: Recording, seen: StacksView | None) -> int:

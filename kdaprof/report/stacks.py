@@ -30,7 +30,14 @@ def terminal_lines(view: StacksView) -> list[str]:
 
 def markdown(view: StacksView) -> str:
     """`report.md` of a recording."""
-    out = ["# Host stacks", "", f"Began {utc(view.record.started_unix_ns)}.", "", f"![Flame graph]({FLAME_FILE})", ""]
+    began = view.record.started_unix_ns
+    out = [
+        "# Host stacks",
+        "",
+        *([f"Began {utc(began)}.", ""] if began is not None else []),
+        f"![Flame graph]({FLAME_FILE})",
+        "",
+    ]
     for thread in view.threads:
         out += [f"## {_title(view, thread)}", "", "| layer | share | |", "|---|--:|---|"]
         out += [f"| {_name(layer)} | {_text(fact)} | {MEANING[layer]} |" for layer, fact in _facts(view, thread)]
@@ -97,9 +104,11 @@ def _footer(view: StacksView) -> Iterator[str]:
         yield f"no stacks: {record.missing.text}"
         yield f"what to do: {record.missing.next}"
     else:
-        yield f"{record.rate_hz} samples a second over {format_ns(record.span_ns)}: {how}"
+        rate = "" if record.rate_hz is None else f"{record.rate_hz} samples a second over "
+        yield f"{rate}{format_ns(record.span_ns)}: {how}"
         yield judged(view)
-        yield f"its own cost: {_text(view.own_cost)} of a core (kdaprof and py-spy)"
+        if record.rate_hz is not None:
+            yield f"its own cost: {_text(view.own_cost)} of a core (kdaprof and py-spy)"
     if view.others:
         busiest = ", ".join(f"{o.name} {format_ns(o.run_ns)}" for o in view.others[:4])
         yield f"threads without Python, time on a core: {busiest}"

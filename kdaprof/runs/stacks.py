@@ -59,16 +59,17 @@ class NoStacks:
 class StacksRecord:
     """One recording. `anchor_ns` is the monotonic time of the trace's 0, known to within `anchor_uncertainty_ns`.
 
-    `spy_cpu_ns` and `own_cpu_ns` are the CPU times of py-spy and of kdaprof meanwhile.
+    `spy_cpu_ns` and `own_cpu_ns` are the CPU times of py-spy and of kdaprof meanwhile. Of a trace that was recorded
+    elsewhere rate and start are not known (None), and its own 0 is the time's.
     """
 
     tool: str
     command: tuple[str, ...]
     complete: bool
     pid: int | None
-    rate_hz: int
+    rate_hz: int | None
     native: bool
-    started_unix_ns: int
+    started_unix_ns: int | None
     started_monotonic_ns: int
     ended_monotonic_ns: int
     anchor_ns: int | None

@@ -19,7 +19,7 @@ import pytest
 from kdaprof.analysis.stacks_document import stacks_schema
 from kdaprof.analysis.stacks_trace import read_stacks
 from kdaprof.cli import stacks
-from kdaprof.errors import UsageError
+from kdaprof.errors import BadFileError, UsageError
 
 LOOP = str(Path(__file__).with_name("stacks_loop.py"))
 COMMAND = [sys.executable, "-m", "kdaprof", "stacks"]
@@ -69,6 +69,9 @@ def test_a_known_mix_is_recovered_and_so_are_its_phases(tmp_path: Path) -> None:
         "report.md",
     }  # fmt: skip
     assert document((tmp_path / "out/stacks.json").read_text()) == seen
+    again = kdaprof("--read", out, "--steps", run, "--json")
+    assert again.returncode == 0, again.stderr
+    assert document(again.stdout) == seen
 
 
 def test_native_stacks_see_inside_the_calls_and_recover_the_mix(tmp_path: Path) -> None:
@@ -97,7 +100,41 @@ def test_native_stacks_see_inside_the_calls_and_recover_the_mix(tmp_path: Path) 
     assert value(layers, "unknown") < 0.1
     assert slept - POINTS - value(layers, "no_core") <= value(layers, "waiting") <= slept + POINTS
     assert layers["no_core"]["value"] is not None
-    assert (tmp_path / "stacks_holds.parquet").exists()
+    assert document(kdaprof("--read", str(tmp_path), "--json").stdout) == seen
+    bare = document(kdaprof("--read", str(tmp_path / "stacks.chrometrace.json.gz"), "--json").stdout)
+    assert (bare["native"], bare["verdict"], bare["rate_hz"]) == (True, "poor", None)
+    assert value(bare["threads"][0]["layers"], "aten") == pytest.approx(value(layers, "aten"), abs=0.15)
+    assert "a trace alone" in bare["threads"][0]["layers"]["no_core"]["detail"]
+
+
+def test_anonymous_leaves_out_who_and_where(tmp_path: Path) -> None:
+    script = tmp_path / "secret_place" / "nap.py"
+    script.parent.mkdir()
+    script.write_text("import time\ndef nap():\n    time.sleep(0.8)\nnap()\n")
+    out = tmp_path / "out"
+    done = kdaprof("--out", str(out), "--anonymous", "--json", "--", sys.executable, "-S", str(script))
+    assert done.returncode == 0, done.stderr
+    hottest = document(done.stdout)["threads"][0]["hottest"][0]
+    assert (hottest["function"], hottest["file"]) == ("nap", "…/nap.py")
+    for path in out.iterdir():
+        raw = path.read_bytes()
+        text = gzip.decompress(raw) if path.suffix == ".gz" else raw
+        for secret in (str(tmp_path), "secret_place", str(Path.home()), sys.prefix):
+            assert secret.encode() not in text, (path.name, secret)
+    assert "secret_place" not in done.stdout
+
+
+@pytest.mark.parametrize("content", [None, b"", b"[{", b'{"a": 1}', b"\x1f\x8bgarbage"])
+def test_what_cannot_be_read_is_one_line_and_exit_1(tmp_path: Path, content: bytes | None) -> None:
+    file = tmp_path / "trace.json"
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(BadFileError) as caught:
+        stacks.run(["--read", str(file)])
+    assert str(file) in str(caught.value)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(BadFileError, match=r"stacks\.json: cannot read"):
+        stacks.run(["--read", str(tmp_path)])
 
 
 def test_a_command_that_a_signal_ends_says_so_with_its_code(tmp_path: Path) -> None:
@@ -152,6 +189,8 @@ def test_without_ptrace_rights_there_is_a_hint_and_exit_5(tmp_path: Path) -> Non
         (["--native", "--rate", "200", "--", "x"], "between 1 and 100"),
         (["--rate", "0", "--", "x"], "between 1 and 1000"),
         (["--duration", "0", "--", "x"], "above 0"),
+        (["--read", "x", "--pid", "1"], "takes no command"),
+        (["--read", __file__, "--steps", "x"], "a trace alone"),
     ],
 )
 def test_faults_of_the_flags_are_one_line(argv: list[str], said: str) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from kdaprof.analysis.stacks import thread_time
+from kdaprof.analysis.stacks_anonymous import anonymous_file, anonymous_trace
 from kdaprof.analysis.stacks_document import judged, stacks_document, stacks_schema, stacks_view
 from kdaprof.analysis.stacks_holds import stops_of
 from kdaprof.analysis.stacks_layers import LAYERS, layer_of
@@ -18,6 +19,7 @@ from kdaprof.analysis.stacks_trace import Frame, last_ns, read_stacks
 from kdaprof.errors import BadFileError
 from kdaprof.report.stacks import markdown, terminal_lines
 from kdaprof.report.stacks_flame import flame_graph
+from kdaprof.runs.environment import Secrets
 from kdaprof.runs.stacks import Holds, NoStacks, StacksRecord, ThreadTicks
 
 MS = 1_000_000
@@ -265,3 +267,29 @@ def test_the_flame_graph_is_as_wide_as_the_time() -> None:
     whole = next(wide for title, wide in boxes.items() if title.startswith("MainThread"))
     assert nap / whole == pytest.approx(0.3, abs=0.01)
     assert ElementTree.fromstring(flame_graph(())) is not None
+
+
+@pytest.mark.parametrize(
+    ("file", "left"),
+    [
+        (f"{TORCH}/autograd/graph.py", "torch/autograd/graph.py"),
+        ("/home/ann/.local/lib/python3.12/queue.py", "lib/python3.12/queue.py"),
+        ("/home/ann/.triton/cache/AB/__triton_launcher.cpython-312-x86_64-linux-gnu.so",
+         "…/__triton_launcher.cpython-312-x86_64-linux-gnu.so"),
+        ("/home/ann/venv/bin/python3.12", "…/python3.12"),
+        ("train.py", "train.py"),
+        ("<frozen importlib._bootstrap>", "<frozen importlib._bootstrap>"),
+    ],
+)  # fmt: skip
+def test_an_anonymous_file_keeps_what_the_layers_are_told_by(file: str, left: str) -> None:
+    assert anonymous_file(file) == left
+    frames = [Frame("work", "/x/train.py", 7), Frame("f", file, 1)]
+    assert layer_of([Frame(f.name, anonymous_file(f.file), f.line) for f in frames]) == layer_of(frames)
+
+
+def test_an_anonymous_trace_keeps_its_stacks_and_loses_its_user() -> None:
+    secrets = Secrets(cwd="/home/ann/work", home="/home/ann", hostname="box", user="ann")
+    mine = trace((0, [("of ann on box", "/home/ann/work/x.py", 3)]), end_us=1000)
+    (thread,) = read_stacks(anonymous_trace(mine, secrets), 0)
+    assert thread.stretches[0].frames == (Frame("of <user> on <host>", "…/x.py", 3),)
+    assert anonymous_trace(b"[{", secrets) == b"[{"
