@@ -11,7 +11,8 @@ from kdaprof.errors import KdaprofError
 from kdaprof.kda import kda
 from kdaprof.kda.peers.facts import peer_tolerance
 from kdaprof.runs.record import Check, TensorError
-from kdaprof.workloads.inputs import INPUT_NAMES, OpInputs
+from kdaprof.workloads.delta.call import DELTA, recurrence
+from kdaprof.workloads.inputs import Inputs
 
 # Relative L2 that a path must keep. True fp32 arithmetic stays far below; plain tf32 (≈ 1e-3) fails, as it should.
 TOLERANCE = {"float64": 1e-12, "float32": 1e-5, "bfloat16": 1e-2, "float16": 1e-2}
@@ -27,26 +28,27 @@ def tolerance_of(path: str, dtype: str) -> float:
     return TOLERANCE[dtype] if declared is None else declared
 
 
-def reference(inputs: OpInputs, *, backward: bool) -> dict[str, torch.Tensor]:
+def reference(inputs: Inputs, *, backward: bool) -> dict[str, torch.Tensor]:
     """`o` and the gradients of every input from the float64 recurrence on the same values.
 
     The batch is cut so that the graph of one slice stays under 4 GiB: the op has no term across the batch.
     """
-    batch, length, heads, k_dim = inputs.q.shape
-    per_item = length * heads * k_dim * inputs.v.shape[-1] * 8 * (6 if backward else 1)
+    q, _, v, *_ = inputs.tensors()
+    batch, length, heads, k_dim = q.shape
+    per_item = length * heads * k_dim * v.shape[-1] * 8 * (6 if backward else 1)
     step = max(1, min(batch, _SLICE_BYTES // max(per_item, 1)))
     parts = [_reference_slice(inputs, first, first + step, backward) for first in range(0, batch, step)]
     return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
 
 
-def _reference_slice(inputs: OpInputs, first: int, last: int, backward: bool) -> dict[str, torch.Tensor]:
+def _reference_slice(inputs: Inputs, first: int, last: int, backward: bool) -> dict[str, torch.Tensor]:
     args = [t.detach()[first:last].double().requires_grad_(backward) for t in inputs.tensors()]
     with torch.set_grad_enabled(backward):
-        o, _ = kda(*args, path="reference")
+        o = recurrence(inputs.workload, *args) if inputs.workload in DELTA else kda(*args, path="reference")[0]
     made = {"o": o.detach()}
     if backward:
         grads = torch.autograd.grad(o, args, inputs.do[first:last].double())
-        made |= {f"d{name}": grad for name, grad in zip(INPUT_NAMES, grads, strict=True)}
+        made |= {f"d{name}": grad for name, grad in zip(inputs.names, grads, strict=True)}
     return made
 
 

@@ -14,6 +14,7 @@ from kdaprof.probe.bench import Bench
 from kdaprof.probe.library import tokens_of
 from kdaprof.runs.cells import DTYPE_BYTES, CellKey
 from kdaprof.runs.record import Observed
+from kdaprof.workloads.delta import facts as delta
 from kdaprof.workloads.inputs import sets_to_exceed
 from kdaprof.workloads.library import LIBRARIES
 from kdaprof.workloads.op import CaseSpec, trains
@@ -37,6 +38,8 @@ def observed_before(spec: CaseSpec, bench: Bench, *, cache: str) -> Observed:
     if key.workload in LIBRARIES:  # what a library launches is its own affair: no counts are declared
         library = LIBRARIES[key.workload]
         return replace(seen, signatures=library.signatures(key), work=library.work(key))
+    if key.workload in delta.DELTA:  # nobody has counted their launches, nor listed what they must move
+        return replace(seen, signatures=SIGNATURES)
     extents = OpShape(*(key.size(axis) for axis in ("B", "T", "H", "K", "V")))
     return replace(
         seen,
@@ -50,6 +53,8 @@ def set_bytes(key: CellKey) -> int:
     """Bytes of one input set of a cell, with the gradient of its output."""
     if key.workload in LIBRARIES:
         return LIBRARIES[key.workload].set_bytes(key)
+    if key.workload in delta.DELTA:
+        return delta.set_bytes(key)
     tokens = key.size("B") * key.size("T") * key.size("H")
     return tokens * (3 * key.size("K") + 2 * key.size("V") + 1) * DTYPE_BYTES[key.dtype]
 

@@ -31,7 +31,7 @@ from kdaprof.runs.cells import CellKey
 from kdaprof.runs.record import Capture, CellRecord, GateObservation, Observed
 from kdaprof.runs.samples import Sample
 from kdaprof.runs.util import UtilReading
-from kdaprof.workloads.inputs import Inputs, OpInputs
+from kdaprof.workloads.inputs import Inputs
 from kdaprof.workloads.library import LIBRARIES
 from kdaprof.workloads.op import CaseSpec, OpCase, trains
 
@@ -163,12 +163,8 @@ class GroupMeasurement:
         key = (case.spec.key.dtype, backward)
         if key not in self._expected:
             library = LIBRARIES.get(case.spec.key.workload)
-            given = case.sets[0]
-            if library is not None:
-                self._expected[key] = library.reference(given, backward=backward)
-            else:
-                assert isinstance(given, OpInputs)
-                self._expected[key] = reference(given, backward=backward)
+            make = reference if library is None else library.reference
+            self._expected[key] = make(case.sets[0], backward=backward)
         wanted = {"o", *(f"d{name}" for name in case.wanted)}
         return {name: value for name, value in self._expected[key].items() if name in wanted}
 

@@ -64,6 +64,15 @@ def wrap(name: str, op: Op, device: str) -> Context:
     return Context(name, op, nothing)
 
 
+def as_function(op: Op) -> Op:
+    """`op`, an object that is called, as a plain function: contexts that compile give a function its own code."""
+
+    def call(*args: torch.Tensor) -> torch.Tensor:
+        return op(*args)
+
+    return call
+
+
 def _with_own_code(op: Op) -> Op:
     """`op` under a code object of its own.
 

@@ -13,7 +13,8 @@ from kdaprof.kda import kda
 from kdaprof.kda.peers import PEERS
 from kdaprof.kda.peers.calls import peer_op
 from kdaprof.runs.cells import CellKey
-from kdaprof.workloads.contexts import Context, Op, wrap
+from kdaprof.workloads.contexts import Context, Op, as_function, wrap
+from kdaprof.workloads.delta.call import DELTA, delta_inputs, delta_op
 from kdaprof.workloads.inputs import Inputs, InputSpec, make_inputs
 from kdaprof.workloads.library import LIBRARIES
 
@@ -38,15 +39,11 @@ def _op_for(spec: CaseSpec) -> Op:
     key = spec.key
     if key.workload in LIBRARIES:
         return LIBRARIES[key.workload].op(key, spec.device)
+    if key.workload in DELTA:
+        return delta_op(key, spec.device, trains=trains(key.phase))
     if key.path not in PEERS:
         return op_of(key.path, key.size("C"))
-    peer = peer_op(key.path, spec.device, context=key.context, trains=trains(key.phase))
-
-    # A plain function, as our own ops are: contexts that compile give each cell a code object of its own.
-    def call(*args: torch.Tensor) -> torch.Tensor:
-        return peer(*args)
-
-    return call
+    return as_function(peer_op(key.path, spec.device, context=key.context, trains=trains(key.phase)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +68,8 @@ class CaseSpec:
         if key.workload in LIBRARIES:
             made = LIBRARIES[key.workload].inputs
             return made(key, device=self.device, seed=self.seed, index=index, grad=trains(key.phase))
+        if key.workload in DELTA:
+            return delta_inputs(key.workload, self.inputs(), index)
         return make_inputs(self.inputs(), index)
 
 
