@@ -8,17 +8,23 @@ from dataclasses import replace
 from pathlib import Path
 
 from kdaprof.cli.parser import VerbParser
+from kdaprof.cli.probe_library import EXAMPLES as LIBRARY_EXAMPLES
+from kdaprof.cli.probe_library import library_request
 from kdaprof.cli.standing import add_store_flag, store_of
 from kdaprof.cli.stopping import stoppable
 from kdaprof.errors import UsageError
 from kdaprof.kda.peers.presets import PRESETS
+from kdaprof.probe.library_plan import LIBRARY_WORKLOADS
 from kdaprof.probe.plan import RUNNABLE, Effort, Request, choices
 from kdaprof.probe.step.plan import STEP_EFFORT, StepRequest
 from kdaprof.runs.cells import PATHS
 
+_MODES = "eager,graph"
+_UTIL_SECONDS = 5.0
+_CELL_SECONDS = 60.0
 _STEP_FLAGS = ("batch", "seq", "max_iter", "ablate")
 
-EXAMPLES = """\
+EXAMPLES = f"""\
 examples:
   kdaprof probe --path fused
       did my op take the fused kernels, is it bound by the host or the GPU, and what would a CUDA Graph buy?
@@ -34,7 +40,7 @@ examples:
       your own training step: docs/your-own-step.md
   kdaprof probe --path fused --json > run.json
       the whole run as one JSON document (schema kdaprof.run/1)
-
+{LIBRARY_EXAMPLES}
 exit codes: 0 ok · 1 a requested cell failed · 2 usage · 5 the only requested path cannot run here, or another run
 measures on the card (wait for it: --wait S) · 130 interrupted
 """
@@ -49,7 +55,9 @@ def build_parser() -> argparse.ArgumentParser:
         epilog=EXAMPLES,
     )
     what = parser.add_argument_group("what is measured")
-    what.add_argument("--workload", default="kda", help="kda: the op (default); step: a small training step around it")
+    what.add_argument(
+        "--workload", default="kda", help="kda: the op (default); step: a training step around it; mha; gemm"
+    )
     what.add_argument(
         "--path", metavar="PATH", help="one path: fused, tensor, tensor-rows, compiled, reference, fla, flashkda"
     )
@@ -60,12 +68,12 @@ def build_parser() -> argparse.ArgumentParser:
     )
     what.add_argument("--chunk", type=int, default=16, metavar="C", help="tokens a chunk (default %(default)s)")
     what.add_argument("--dtype", help="float32, bfloat16, float16, float64 (default float32, or the preset's)")
-    what.add_argument("--phases", default="fwd,bwd,fwdbwd", metavar="P,P", help="default %(default)s")
+    what.add_argument("--phases", metavar="P,P", help="default fwd,bwd,fwdbwd; of mha and gemm fwd")
     what.add_argument(
         "--modes",
-        default="eager,graph",
         metavar="M,M",
-        help="default %(default)s; of a step also graphed-callables and reduce-overhead; fused:M is for one path alone",
+        help="default eager,graph (mha, gemm: eager); of a step also graphed-callables and reduce-overhead; fused:M is "
+        "for one path alone",
     )
     what.add_argument("--contexts", default="plain", metavar="C,C", help="how the op is wrapped (default %(default)s)")
     what.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (default %(default)s)")
@@ -82,8 +90,8 @@ def build_parser() -> argparse.ArgumentParser:
     how = parser.add_argument_group("how")
     how.add_argument("--rounds", type=int, default=5, help="interleaved rounds, which give the interval (%(default)s)")
     how.add_argument("--samples", type=int, help="timed calls a round and cell (20), timed steps (8)")
-    how.add_argument("--cell-seconds", type=float, default=60.0, metavar="S", help="most for a cell's rounds (60)")
-    how.add_argument("--util-seconds", type=float, default=5.0, metavar="S", help="sustained loop a path (%(default)s)")
+    how.add_argument("--cell-seconds", type=float, metavar="S", help="most for a cell's rounds (60; mha, gemm 10)")
+    how.add_argument("--util-seconds", type=float, metavar="S", help="sustained loop a path (5; of mha 0, of gemm 1.6)")
     how.add_argument("--cache", default="rotate", help="rotate: inputs are evicted from L2 (default); warm: one set")
     how.add_argument("--cold", action="store_true", help="also time first calls in fresh processes with empty caches")
     how.add_argument("--stacks", action="store_true", help="then each path again, untimed, under py-spy")
@@ -114,7 +122,7 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _request(args: argparse.Namespace, argv: tuple[str, ...]) -> Request | StepRequest:
-    if not 0 < args.cell_seconds <= 86400:
+    if args.cell_seconds is not None and not 0 < args.cell_seconds <= 86400:
         raise UsageError(f"--cell-seconds {args.cell_seconds:g}: more than 0 and at most 86400 seconds")
     if not 0 <= args.wait <= 86400:
         raise UsageError(f"--wait {args.wait:g}: between 0 and 86400 seconds")
@@ -122,10 +130,12 @@ def _request(args: argparse.Namespace, argv: tuple[str, ...]) -> Request | StepR
         raise UsageError("--path and --paths: give one of them")
     if args.path is not None and "," in args.path:
         raise UsageError(f"--path {args.path!r}: takes one path; --paths takes several")
+    if args.workload in LIBRARY_WORKLOADS:
+        return library_request(args, argv)
     if args.path is not None:
         choices("--path", args.path, RUNNABLE if args.workload == "step" or args.target is not None else PATHS)
     if args.workload not in ("kda", "step"):
-        raise UsageError(f"--workload: {args.workload!r} is unknown; choose kda or step")
+        raise UsageError(f"--workload: {args.workload!r} is unknown; choose kda, step, {', '.join(LIBRARY_WORKLOADS)}")
     if args.workload == "step" or args.target is not None:
         return _step_request(args, argv)
     given = [flag for flag in _STEP_FLAGS if getattr(args, flag) is not None]
@@ -139,15 +149,15 @@ def _request(args: argparse.Namespace, argv: tuple[str, ...]) -> Request | StepR
     effort = Effort(
         rounds=args.rounds,
         samples=samples,
-        util_seconds=args.util_seconds,
+        util_seconds=_UTIL_SECONDS if args.util_seconds is None else args.util_seconds,
         cold_limit_s=args.cold_limit,
-        cell_seconds=args.cell_seconds,
+        cell_seconds=_CELL_SECONDS if args.cell_seconds is None else args.cell_seconds,
     )
     request = Request(
         paths="fused,tensor" if named is None else named,
         contexts=args.contexts,
-        modes=args.modes,
-        phases=args.phases,
+        modes=args.modes or _MODES,
+        phases=args.phases or "fwd,bwd,fwdbwd",
         shape=shape,
         chunk=args.chunk,
         dtype=dtype,
@@ -188,7 +198,7 @@ def _step_request(args: argparse.Namespace, argv: tuple[str, ...]) -> StepReques
     request = StepRequest(
         paths="fused,tensor" if named is None else named,
         contexts=args.contexts,
-        modes=args.modes if args.target is None else "eager",
+        modes=(args.modes or _MODES) if args.target is None else "eager",
         preset=args.preset,
         batch=() if args.batch is None else (args.batch,),
         seq=() if args.seq is None else (args.seq,),
@@ -205,8 +215,8 @@ def _step_request(args: argparse.Namespace, argv: tuple[str, ...]) -> StepReques
             STEP_EFFORT,
             rounds=args.rounds,
             samples=samples,
-            util_seconds=args.util_seconds,
-            cell_seconds=args.cell_seconds,
+            util_seconds=_UTIL_SECONDS if args.util_seconds is None else args.util_seconds,
+            cell_seconds=_CELL_SECONDS if args.cell_seconds is None else args.cell_seconds,
         ),
         out=args.out,
         force=args.force,

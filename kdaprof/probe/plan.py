@@ -105,7 +105,7 @@ class Group:
         return self.label or f"{self.keys[0].context}/{self.keys[0].phase}"
 
 
-def _slug(workload: str, paths: tuple[str, ...]) -> str:
+def slug(workload: str, paths: tuple[str, ...]) -> str:
     """What a run's name says: workload and paths."""
     return "-".join((workload, *paths[:3], *(("more",) if len(paths) > 3 else ())))
 
@@ -150,16 +150,7 @@ class Request:
         """
         if self.dtype not in DTYPES:
             raise UsageError(f"--dtype: {self.dtype!r} is unknown; choose from {', '.join(DTYPES)}")
-        if self.cache not in ("rotate", "warm"):
-            raise UsageError(f"--cache: {self.cache!r} is unknown; choose rotate or warm")
-        if self.chunk < 1:
-            raise UsageError(f"--chunk {self.chunk}: must be 1 or more")
-        if self.effort.rounds < 1 or self.effort.samples < 1:
-            raise UsageError(f"--rounds {self.effort.rounds} --samples {self.effort.samples}: both must be 1 or more")
-        if not 0 <= self.effort.util_seconds <= 3600:
-            raise UsageError(f"--util-seconds {self.effort.util_seconds}: must lie between 0 and 3600")
-        if not 0 <= self.seed <= _SEED_MOST:
-            raise UsageError(f"--seed {self.seed}: must lie between 0 and {_SEED_MOST}")
+        checked_effort(self)
         plan = self.plan("cpu")
         if plan.paths == ("fused",):
             sizes = dict(plan.shape)
@@ -174,7 +165,7 @@ class Request:
         sizes = parse_shape(self.shape, ("B", "T", "H", "K", "V")) if self.shape is not None else base
         modes = choices("--modes", self.modes, MODES)
         paths = choices("--paths", self.paths, PATHS)
-        run = new_run_id(_slug("kda", paths))
+        run = new_run_id(slug("kda", paths))
         return Plan(
             workload="kda",
             paths=paths,
@@ -194,3 +185,18 @@ class Request:
             anonymous=self.anonymous,
             command=self.command,
         )
+
+
+def checked_effort(request: Request) -> None:
+    """Refuse what has no meaning for any op. Errors: UsageError, one line."""
+    effort = request.effort
+    if request.cache not in ("rotate", "warm"):
+        raise UsageError(f"--cache: {request.cache!r} is unknown; choose rotate or warm")
+    if request.chunk < 1:
+        raise UsageError(f"--chunk {request.chunk}: must be 1 or more")
+    if effort.rounds < 1 or effort.samples < 1:
+        raise UsageError(f"--rounds {effort.rounds} --samples {effort.samples}: both must be 1 or more")
+    if not 0 <= effort.util_seconds <= 3600:
+        raise UsageError(f"--util-seconds {effort.util_seconds}: must lie between 0 and 3600")
+    if not 0 <= request.seed <= _SEED_MOST:
+        raise UsageError(f"--seed {request.seed}: must lie between 0 and {_SEED_MOST}")

@@ -19,7 +19,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "your-own-step.md"
 @pytest.mark.parametrize(
     ("flags", "says"),
     [
-        (["--workload", "gru"], "choose kda or step"),
+        (["--workload", "gru"], "choose kda, step"),
         (["--batch", "4"], "only with --workload step"),
         (["--workload", "step", "--preset", "b9"], "b8, b10, b32, b4"),
         (["--workload", "step", "--batch", "0"], "1 or more"),
