@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
+from _run import sweep
 
-from kdaprof.cli.main import main
-
-sys.exit(main(["sweep", "--over", "batch=1,2,4,8,16,32", *sys.argv[1:]]))
+sweep("batch=1,2,4,8,16,32")

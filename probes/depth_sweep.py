@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
+from _run import sweep
 
-from kdaprof.cli.main import main
-
-sys.exit(main(["sweep", "--over", "max_iter=1,2,3,4,6,8", *sys.argv[1:]]))
+sweep("max_iter=1,2,3,4,6,8")
