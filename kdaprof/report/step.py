@@ -19,7 +19,8 @@ from kdaprof.runs.units import format_fraction
 _SHOWN = ("wall_ns", "host_ns", "gpu_busy_ns", "idle_ns", "launches", "allocs", "alloc_bytes")
 PHASES_LEGEND = (
     "A phase's wall is synchronised at its borders; an op's calls inside a phase are not, so that they have "
-    "host time and GPU work only, and their share is host time / step. They are part of their phase's row."
+    "host time and GPU work only, and their share is host time / step. They are part of their phase's row. The "
+    "backward of the built-in step first sets the gradients to None, so that it adds to none."
 )
 MODES_LEGEND = (
     "Error: of an eager step, loss, representation and gradients against the float64 recurrence; of a captured "

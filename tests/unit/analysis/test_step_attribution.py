@@ -137,3 +137,15 @@ def test_the_report_shows_table_sum_and_levers() -> None:
     assert "· of it kda" in text
     assert "## Levers" in text
     assert "measured here" in text
+
+
+def test_the_private_pool_of_a_capture_has_a_column_of_its_own() -> None:
+    record, results = step_run()
+    graph, pool = key(mode="graph").id, Fact(value=64e6, unit="B", provenance="measured", quotable=True)
+    cells = tuple(replace(c, facts={**c.facts, "pool_bytes": pool}) if c.id == graph else c for c in results.cells)
+    text = render(record, replace(results, cells=cells))
+    modes = text.split("## The step in each mode")[1].split("##")[0]
+    head, _, *rows = [line for line in modes.splitlines() if line.startswith("|")]
+    place = [cell.strip() for cell in head.split("|")].index("pool MB")
+    pools = {row.split("|")[2].strip(): row.split("|")[place].strip() for row in rows if "tensor" in row}
+    assert pools == {"eager": "—", "graph": "64.0"}

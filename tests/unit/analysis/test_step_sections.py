@@ -91,3 +91,17 @@ def test_no_ratio_is_printed_against_a_refused_wall() -> None:
 
 def test_a_run_without_slow_steps_has_no_such_section() -> None:
     assert "Cold and warm" not in text_of()
+
+
+# ---------------------------------------------------------------- the profiler's own share
+
+
+def test_a_profiler_that_slows_the_step_is_shown_and_its_walls_are_nowhere_else() -> None:
+    raw = scenes.raw(scenes.scene(cell_key=KEY, wall_ns=17_800_000, profiled_wall_ns=30_500_000))
+    results = derive(raw)
+    (cell,) = results.cells
+    assert cell.facts["wall_ns"].value == 17_800_000
+    assert cell.facts["wall_ns"].max is not None
+    assert cell.facts["wall_ns"].max < 18_000_000
+    assert round(float(cell.facts["inflation"].value or 0), 2) == 1.71
+    assert "1.71" in render(raw.record, results)
