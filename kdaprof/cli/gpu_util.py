@@ -27,8 +27,9 @@ what it writes: gpu-util.json (schema kdaprof.gpu-util/1), gpu_util.parquet, gpu
 what utilisation means: the share of time in which at least one kernel was running, averaged by the driver over
 1/6 to 1 s; not how much of the card that kernel used. SM and tensor activity (GPM, Hopper and later) say that.
 
-Around a command, the live line is off (the terminal is the command's), the summary goes to stderr, and a second
-Ctrl-C kills the command. With --json the command's own stdout goes to stderr.
+On a terminal a live line shows what each card does; around a command it is a line of its own every 10 s, since the
+cursor is the command's. There the summary goes to stderr, and a second Ctrl-C kills the command. With --json there is
+no live line, and the command's own stdout goes to stderr.
 
 exit codes: 0 ok (Ctrl-C without --duration too) · 1 a GPU was lost, or the disk is full · 2 usage · 5 no NVML or no
 GPU, without a command · 130 interrupted before --duration; around a command: the command's own"""

@@ -80,7 +80,8 @@ def _watch(wanted: Wanted, around: Surroundings, nvml: Reading[Nvml]) -> int:
     for note in chosen.notes:
         _tell(note)
     spool = Spool(folder / UTIL_FILE)
-    live = LiveLine(spool, sys.stderr, on=not wanted.argv and not wanted.as_json and sys.stderr.isatty())
+    shown = sys.stderr.isatty() and not wanted.as_json
+    live = LiveLine(spool, sys.stderr, how="off" if not shown else "lines" if wanted.argv else "redrawn")
     try:
         outcome = watch(
             _plan(wanted), chosen.cards, live, around.clock, start=_starter(wanted), leave=_leave, told=_tell

@@ -165,10 +165,11 @@ class _Running:
     def _sample(self, told: Callable[[str], None]) -> None:
         try:
             self._loop.run()
-        except KdaprofError as error:
-            self._failure = error
+        except Exception as error:  # a thread that dies silently would leave a watch that looks complete
+            unnamed = KdaprofError(f"sampling failed ({type(error).__name__}: {error}); this is a fault of kdaprof")
+            self._failure = error if isinstance(error, KdaprofError) else unnamed
             if self._plan.argv:
-                told(f"{error}; the command goes on unwatched")
+                told(f"{self._failure}; the command goes on unwatched")
 
     def _signal(self, number: int, leave: Callable[[], None]) -> None:
         """In the main thread, which waits for the sampling thread or for the command and holds no lock."""
