@@ -15,14 +15,16 @@ from kdaprof.cli.stopping import stoppable
 from kdaprof.errors import UsageError
 from kdaprof.kda.peers.presets import PRESETS
 from kdaprof.probe.library_plan import LIBRARY_WORKLOADS
-from kdaprof.probe.plan import RUNNABLE, Effort, Request, choices
+from kdaprof.probe.plan import RUNNABLE, Effort, Request, choices, default_paths, paths_of
 from kdaprof.probe.step.plan import STEP_EFFORT, StepRequest
-from kdaprof.runs.cells import PATHS
+from kdaprof.workloads.delta.facts import DELTA
 
 _MODES = "eager,graph"
 _UTIL_SECONDS = 5.0
 _CELL_SECONDS = 60.0
 _STEP_FLAGS = ("batch", "seq", "max_iter", "ablate")
+_OPS = ("kda", *DELTA)
+_WORKLOADS = ("kda", "step", *(name.replace("_", "-") for name in DELTA), *LIBRARY_WORKLOADS)
 
 EXAMPLES = f"""\
 examples:
@@ -34,6 +36,8 @@ examples:
       the same path as training wraps it, at another shape
   kdaprof probe --paths fused,fla --phases fwd,fwdbwd --cold-limit 300
       beside FLA's chunk_kda (pip install 'kdaprof[peers]'), whose kernels tune for minutes in the first call
+  kdaprof probe --workload gdn2 --paths tensor,fla --cold-limit 300
+      a relative of KDA beside FLA's kernels for it: gdn (chunk_gated_delta_rule), gdn2, precond-kda
   kdaprof probe --workload step --paths fused,tensor --ablate kda,iters
       a whole training step, phase by phase: forward, teacher, loss, backward, optimiser, average; KDA's part of each
   kdaprof probe --target my_package.training:make_step
@@ -56,7 +60,9 @@ def build_parser() -> argparse.ArgumentParser:
     )
     what = parser.add_argument_group("what is measured")
     what.add_argument(
-        "--workload", default="kda", help="kda: the op (default); step: a training step around it; mha; gemm"
+        "--workload",
+        default="kda",
+        help="kda: the op (default); step: a training step around it; gdn, gdn2, precond-kda; mha; gemm",
     )
     what.add_argument(
         "--path", metavar="PATH", help="one path: fused, tensor, tensor-rows, compiled, reference, fla, flashkda"
@@ -91,7 +97,7 @@ def build_parser() -> argparse.ArgumentParser:
     how.add_argument("--rounds", type=int, default=5, help="interleaved rounds, which give the interval (%(default)s)")
     how.add_argument("--samples", type=int, help="timed calls a round and cell (20), timed steps (8)")
     how.add_argument("--cell-seconds", type=float, metavar="S", help="most for a cell's rounds (60; mha, gemm 10)")
-    how.add_argument("--util-seconds", type=float, metavar="S", help="sustained loop a path (5; of mha 0, of gemm 1.6)")
+    how.add_argument("--util-seconds", type=float, metavar="S", help="sustained loop a path (5; mha 0, gemm 2.05)")
     how.add_argument("--cache", default="rotate", help="rotate: inputs are evicted from L2 (default); warm: one set")
     how.add_argument("--cold", action="store_true", help="also time first calls in fresh processes with empty caches")
     how.add_argument("--stacks", action="store_true", help="then each path again, untimed, under py-spy")
@@ -132,10 +138,12 @@ def _request(args: argparse.Namespace, argv: tuple[str, ...]) -> Request | StepR
         raise UsageError(f"--path {args.path!r}: takes one path; --paths takes several")
     if args.workload in LIBRARY_WORKLOADS:
         return library_request(args, argv)
+    workload = args.workload.replace("-", "_")
+    if workload not in (*_OPS, "step"):
+        raise UsageError(f"--workload: {args.workload!r} is unknown; choose {', '.join(_WORKLOADS)}")
     if args.path is not None:
-        choices("--path", args.path, RUNNABLE if args.workload == "step" or args.target is not None else PATHS)
-    if args.workload not in ("kda", "step"):
-        raise UsageError(f"--workload: {args.workload!r} is unknown; choose kda, step, {', '.join(LIBRARY_WORKLOADS)}")
+        trained = workload == "step" or args.target is not None
+        choices("--path", args.path, RUNNABLE if trained else paths_of(workload))
     if args.workload == "step" or args.target is not None:
         return _step_request(args, argv)
     given = [flag for flag in _STEP_FLAGS if getattr(args, flag) is not None]
@@ -154,7 +162,8 @@ def _request(args: argparse.Namespace, argv: tuple[str, ...]) -> Request | StepR
         cell_seconds=_CELL_SECONDS if args.cell_seconds is None else args.cell_seconds,
     )
     request = Request(
-        paths="fused,tensor" if named is None else named,
+        workload=workload,
+        paths=default_paths(workload) if named is None else named,
         contexts=args.contexts,
         modes=args.modes or _MODES,
         phases=args.phases or "fwd,bwd,fwdbwd",

@@ -10,6 +10,7 @@ from kdaprof.errors import UnavailableError, UsageError
 from kdaprof.kda.limits import fused_limit
 from kdaprof.runs.cells import CONTEXTS, DTYPES, MODES, OWN_PATHS, PATHS, PHASES, CellKey, make_shape, parse_shape
 from kdaprof.runs.ids import new_run_id
+from kdaprof.workloads.delta.facts import DELTA
 
 PRODUCTION_SHAPE = (10, 512, 12, 64, 64)
 HOST_SHAPE = (1, 40, 2, 32, 32)
@@ -110,6 +111,16 @@ def slug(workload: str, paths: tuple[str, ...]) -> str:
     return "-".join((workload, *paths[:3], *(("more",) if len(paths) > 3 else ())))
 
 
+def paths_of(workload: str) -> tuple[str, ...]:
+    """Every path of the op `workload`: `kda` or one of its relatives."""
+    return DELTA[workload].paths if workload in DELTA else PATHS
+
+
+def default_paths(workload: str) -> str:
+    """The paths of the op `workload` that are measured when none is named, as `--paths` takes them."""
+    return DELTA[workload].default_paths if workload in DELTA else "fused,tensor"
+
+
 def choices(flag: str, text: str, known: tuple[str, ...]) -> tuple[str, ...]:
     """A comma-separated flag as names, each once, in the order given; UsageError names the unknown and the known."""
     names = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
@@ -141,6 +152,7 @@ class Request:
     force: bool
     anonymous: bool
     command: tuple[str, ...]
+    workload: str = "kda"
 
     def checked(self) -> Request:
         """Itself.
@@ -164,15 +176,15 @@ class Request:
         base = HOST_SHAPE if device == "cpu" else PRODUCTION_SHAPE
         sizes = parse_shape(self.shape, ("B", "T", "H", "K", "V")) if self.shape is not None else base
         modes = choices("--modes", self.modes, MODES)
-        paths = choices("--paths", self.paths, PATHS)
-        run = new_run_id(slug("kda", paths))
+        paths = choices("--paths", self.paths, paths_of(self.workload))
+        run = new_run_id(slug(self.workload, paths))
         return Plan(
-            workload="kda",
+            workload=self.workload,
             paths=paths,
             contexts=choices("--contexts", self.contexts, CONTEXTS),
             modes=modes if "eager" in modes else ("eager", *modes),
             phases=choices("--phases", self.phases, PHASES),
-            shape=make_shape("kda", (*sizes, self.chunk)),
+            shape=make_shape(self.workload, (*sizes, self.chunk)),
             dtype=self.dtype,
             device=device,
             cache=self.cache,
