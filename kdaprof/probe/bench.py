@@ -32,3 +32,5 @@ class Bench:
     sm_clock: ClockReader
     clock_resolution_ns: int
     sample_while: SustainedSampler | None
+    beside: Callable[[int], None] | None = None
+    """Called behind each timed execution of a round with when it began: what else is read for it."""

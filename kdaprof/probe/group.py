@@ -9,6 +9,7 @@ from functools import partial
 import torch
 
 from kdaprof.errors import UnavailableError
+from kdaprof.instruments.card import CardReadings
 from kdaprof.instruments.timing import time_call
 from kdaprof.probe.bench import Bench
 from kdaprof.probe.check import compare, reference, tolerance_of
@@ -35,6 +36,9 @@ from kdaprof.workloads.inputs import Inputs
 from kdaprof.workloads.library import LIBRARIES
 from kdaprof.workloads.op import CaseSpec, OpCase, trains
 
+CARD_BESIDE = ("gemm",)
+"""Workloads bound by the card alone: its clock, power and temperature decide what they take."""
+
 RoundHook = Callable[[int, Sequence[Series]], None]
 
 
@@ -55,7 +59,9 @@ class GroupMeasurement:
         self, specs: Sequence[CaseSpec], declared: dict[str, Observed], bench: Bench, effort: Effort, hook: RoundHook
     ) -> None:
         self._specs = tuple(specs)
-        self._bench = bench
+        card = bench.sensor.value if specs[0].key.workload in CARD_BESIDE else None
+        self._card = None if card is None else CardReadings(card)
+        self._bench = bench if self._card is None else replace(bench, beside=self._card.read)
         self._effort = effort
         self._hook = hook
         self._records = {
@@ -90,7 +96,7 @@ class GroupMeasurement:
             after_round=lambda number: self._hook(number, live),
             on_failure=lambda series, error: self._fail(series.key, error),
         )
-        util: list[UtilReading] = []
+        util: list[UtilReading] = [] if self._card is None else self._card.rows
         for series in live:
             if self._records[series.key.id].status == "ok":
                 self._side_figures(series, util)

@@ -108,6 +108,8 @@ def one_sample(series: Series, bench: Bench, number: int) -> None:
     timing = time_call(series.case.run, bench.device, bench.clock)
     clock_hz = bench.sm_clock()
     series.add("unprofiled", number, timing.t_ns, host_ns=timing.host_ns, wall_ns=timing.wall_ns, sm_clock_hz=clock_hz)
+    if bench.beside is not None and number >= 0:
+        bench.beside(timing.t_ns)
 
 
 def event_repeats(series: Series, bench: Bench, effort: Effort) -> None:
