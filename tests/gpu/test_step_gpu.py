@@ -13,7 +13,9 @@ from kdaprof.analysis.derive import derive
 from kdaprof.analysis.recompute import load_raw
 from kdaprof.analysis.step.attribution import attributions
 from kdaprof.probe.step.capture import capture_step, check_replays
-from kdaprof.probe.step.plan import STEP_EFFORT, StepRequest
+from kdaprof.probe.step.check import check_step
+from kdaprof.probe.step.plan import STEP_CONTEXTS, STEP_EFFORT, StepRequest
+from kdaprof.probe.witness import observe_gate
 from kdaprof.runs.cells import CellKey, make_shape
 from kdaprof.workloads.step.spec import StepSpec
 from kdaprof.workloads.step.training import StepCase
@@ -31,7 +33,14 @@ def test_a_probed_step_is_whole(tmp_path: Path) -> None:
     from kdaprof.cli.probe_run import probe_and_report
 
     request = StepRequest(
-        paths="fused,tensor", batch=(2,), seq=(128,), max_iter=(2,), ablate=True, effort=SMALL, out=tmp_path / "run"
+        paths="fused,tensor",
+        batch=(2,),
+        seq=(128,),
+        max_iter=(2,),
+        ablate=True,
+        halve=True,
+        effort=SMALL,
+        out=tmp_path / "run",
     )
     assert probe_and_report(request.checked(), as_json=False) == 0
     raw = load_raw(tmp_path / "run")
@@ -53,6 +62,21 @@ def test_a_probed_step_is_whole(tmp_path: Path) -> None:
         if one.whole.path != "copy":
             assert 0 < (rows["bwd.kda"].facts["launches"].value or 0) < (rows["bwd"].facts["launches"].value or 0)
             assert (rows["bwd"].facts["allocs"].value or 0) >= (rows["bwd.kda"].facts["allocs"].value or 0) > 0
+
+
+@pytest.mark.parametrize("context", STEP_CONTEXTS)
+def test_a_step_takes_the_fused_path_in_every_context_that_trains(context: str) -> None:
+    one = spec()
+    one = replace(one, key=one.key.sibling(context=context))
+    case = StepCase(one)
+    case.prepare(0)
+    gate = observe_gate(case.run)
+    torch.cuda.synchronize()
+    assert gate.chosen == "fused", gate
+    if not gate.traced:  # inside a compiled region the gate is asked while it is traced, and not again
+        assert gate.backward == {"fused": one.key.size("iters")}
+    check = check_step(one)
+    assert check.passed, check
 
 
 @pytest.mark.parametrize("mode", ["graph", "graphed-callables", "reduce-overhead"])
