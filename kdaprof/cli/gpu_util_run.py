@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from kdaprof.cli.console import err_console
+from kdaprof.cli.ending import after_command, tell
 from kdaprof.cli.gpu_util_live import LiveLine
 from kdaprof.cli.gpu_util_show import derived, print_view, write_all
 from kdaprof.errors import Exit, KdaprofError, UnavailableError
@@ -78,13 +78,13 @@ def _watch(wanted: Wanted, around: Surroundings, nvml: Reading[Nvml]) -> int:
     for part in parts_of(folder / UTIL_FILE):  # of an earlier watch, replaced with --force
         part.unlink()
     for note in chosen.notes:
-        _tell(note)
+        tell(note)
     spool = Spool(folder / UTIL_FILE)
     shown = sys.stderr.isatty() and not wanted.as_json
     live = LiveLine(spool, sys.stderr, how="off" if not shown else "lines" if wanted.argv else "redrawn")
     try:
         outcome = watch(
-            _plan(wanted), chosen.cards, live, around.clock, start=_starter(wanted), leave=_leave, told=_tell
+            _plan(wanted), chosen.cards, live, around.clock, start=_starter(wanted), leave=_leave, told=tell
         )
     finally:
         live.end()
@@ -92,31 +92,27 @@ def _watch(wanted: Wanted, around: Surroundings, nvml: Reading[Nvml]) -> int:
     record = _record(wanted, outcome, chosen, failure)
     problem = outcome.failure or failure
     code = _code(record, outcome, problem)
-    try:
+    with after_command(bool(wanted.argv)):
         _show(wanted, record, folder, problem)
-    except KdaprofError as error:
-        if not wanted.argv:
-            raise
-        _tell(str(error))  # the command's own exit code passes through, whatever became of the samples
     return code
 
 
 def _show(wanted: Wanted, record: WatchRecord, folder: Path, problem: KdaprofError | None) -> None:
     """Derive, write and print what there is."""
     if record.samples_taken == 0 or (problem is not None and not parts_of(folder / UTIL_FILE)):
-        _tell(str(problem or "the command ended before the first sample"))
+        tell(str(problem or "the command ended before the first sample"))
         return
     try:
         seen = derived(record, folder, wanted.steps)
     except KdaprofError as error:
         if wanted.steps is None:
             raise
-        _tell(f"not joined: {error}")
+        tell(f"not joined: {error}")
         seen = derived(record, folder, None)
     if problem is None:
         write_all(folder, seen)
     else:
-        _tell(str(problem))
+        tell(str(problem))
     print_view(seen, as_json=wanted.as_json, folder=folder, beside_command=bool(wanted.argv))
 
 
@@ -135,11 +131,12 @@ def _choose(wanted: Wanted, around: Surroundings, nvml: Reading[Nvml]) -> Chosen
 def _unwatched(wanted: Wanted, around: Surroundings, chosen: Chosen) -> int:
     """The command alone: a machine without NVML is no reason not to train."""
     for note in chosen.notes:
-        _tell(note)
-    outcome = watch(_plan(wanted), (), _Nowhere(), around.clock, start=_starter(wanted), leave=_leave, told=_tell)
+        tell(note)
+    outcome = watch(_plan(wanted), (), _Nowhere(), around.clock, start=_starter(wanted), leave=_leave, told=tell)
     record = _record(wanted, outcome, chosen, None)
     if wanted.as_json:
-        print_view(derived(record, None, None), as_json=True, folder=None, beside_command=True)
+        with after_command(bool(wanted.argv)):
+            print_view(derived(record, None, None), as_json=True, folder=None, beside_command=True)
     return _code(record, outcome, None)
 
 
@@ -188,10 +185,6 @@ def _code(record: WatchRecord, outcome: WatchOutcome, problem: KdaprofError | No
     if problem is not None or any(card.stopped for card in record.cards):
         return Exit.ERROR
     return Exit.OK
-
-
-def _tell(text: str) -> None:
-    err_console().print(f"kdaprof: {text}", soft_wrap=True)
 
 
 def _leave() -> None:

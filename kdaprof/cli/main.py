@@ -17,6 +17,7 @@ from importlib import import_module
 from importlib.util import find_spec
 
 from kdaprof import __version__
+from kdaprof.cli.ending import forget_output, tell
 from kdaprof.errors import Exit, KdaprofError, UsageError
 
 TRACEBACK_VARIABLE = "KDAPROF_TRACEBACK"
@@ -73,6 +74,9 @@ environment, 124 time limit, 130 interrupted"""
 
 def entry() -> None:
     """The console script: runs `main` on the process's arguments and exits with its code."""
+    # A stream that was closed (`>&-`) is None; what is written there goes nowhere.
+    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - for the process's life
+    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - for the process's life
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal without µ shows a mark instead of a traceback
@@ -89,7 +93,7 @@ def main(argv: Sequence[str], verbs: Mapping[str, Verb] = VERBS) -> int:
     except KeyboardInterrupt:
         return _end("interrupted", Exit.INTERRUPTED)
     except BrokenPipeError:
-        _forget_stdout()
+        forget_output()
         return _BROKEN_PIPE
     except Exception as error:
         return _unexpected(error)
@@ -133,36 +137,16 @@ def _unknown(name: str, known: Mapping[str, Verb]) -> str:
 def _end(text: str, code: Exit) -> int:
     if os.environ.get(TRACEBACK_VARIABLE):
         traceback.print_exc()
-    _say(text)
+    tell(text)
     return int(code)
 
 
 def _unexpected(error: Exception) -> int:
     # Files are written by kdaprof.runs.atomic, which names them; what is full without a name is where we print to.
     if isinstance(error, OSError) and error.filename is None and error.errno in _FULL:
-        _forget_stdout()
+        forget_output()
         return _end(f"cannot write the output ({error.strerror})", Exit.ERROR)
     told = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     if not os.environ.get(TRACEBACK_VARIABLE):
         told += f" (a fault in kdaprof: run with {TRACEBACK_VARIABLE}=1 for the traceback)"
     return _end(told, Exit.ERROR)
-
-
-def _say(text: str) -> None:
-    """One line on stderr; a stderr that cannot be written to leaves the exit code to speak."""
-    try:
-        sys.stderr.write(f"kdaprof: {' '.join(text.split())}\n")
-        sys.stderr.flush()
-    except OSError:
-        return
-
-
-def _forget_stdout() -> None:
-    """Let what is still buffered go nowhere, so that the interpreter does not fail again when it flushes at exit."""
-    try:
-        descriptor = sys.stdout.fileno()
-    except (OSError, ValueError, AttributeError):
-        return
-    null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, descriptor)
-    os.close(null)

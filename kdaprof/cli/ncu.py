@@ -84,7 +84,8 @@ def run(argv: Sequence[str]) -> int:
         _show(args, argv, read(args.read), args.read, keys, cache=None)
         return Exit.OK
 
-    from kdaprof.cli.console import err_console, print_file
+    from kdaprof.cli.console import print_file
+    from kdaprof.cli.ending import after_command, tell
     from kdaprof.instruments.nsight import ncu
     from kdaprof.instruments.nsight.tool import find_tool, need_tool, shown, spawn_attached
 
@@ -95,9 +96,10 @@ def run(argv: Sequence[str]) -> int:
         return Exit.OK
     tool = need_tool("ncu", found, "run the line of `kdaprof ncu --dry-run` elsewhere and read its CSV with --read")
     report, code = ncu.record(tool, plan, spawn_attached, os.environ, quiet_stdout=args.json)
-    _show(args, argv, report, plan.csv, keys, cache=plan.cache)
+    with after_command(code != 0):
+        _show(args, argv, report, plan.csv, keys, cache=plan.cache)
     if code != 0:
-        err_console().print(f"kdaprof: the command ended with exit code {code}; the above is what it did until then")
+        tell(f"the command ended with exit code {code}; the above is what it did until then")
     return code
 
 

@@ -64,7 +64,7 @@ def run(argv: Sequence[str]) -> int:
         raise UsageError(f"--out {args.out}: not empty; choose another or add --force")
 
     from kdaprof.cli import analyze
-    from kdaprof.cli.console import err_console
+    from kdaprof.cli.ending import after_command, tell
     from kdaprof.instruments.nsight import nsys
     from kdaprof.instruments.nsight.tool import find_tool, need_tool, spawn_attached
     from kdaprof.runs.ids import new_run_id
@@ -83,9 +83,11 @@ def run(argv: Sequence[str]) -> int:
     tool = need_tool("nsys", found, "run the line of `kdaprof nsys --dry-run` elsewhere and analyse its SQLite file")
     code = nsys.record(tool, plan, spawn_attached, os.environ, quiet_stdout=args.json)
     shown = ["--json"] if args.json else []
-    analysed = analyze.run([str(plan.folder / nsys.EXPORT), "--out", str(plan.folder), "--force", *shown])
+    analysed: int = Exit.ERROR
+    with after_command(code != 0):
+        analysed = analyze.run([str(plan.folder / nsys.EXPORT), "--out", str(plan.folder), "--force", *shown])
     if code != 0:
-        err_console().print(f"kdaprof: the command ended with exit code {code}; the above is what it did until then")
+        tell(f"the command ended with exit code {code}; the above is what it did until then")
     return code or analysed
 
 

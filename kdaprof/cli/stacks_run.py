@@ -14,6 +14,7 @@ from kdaprof.analysis.stacks_speedscope import speedscope
 from kdaprof.analysis.stacks_trace import last_ns
 from kdaprof.analysis.util_join import Interval
 from kdaprof.cli.console import err_console, out_console
+from kdaprof.cli.ending import after_command, tell
 from kdaprof.cli.stacks_show import intervals_during, show
 from kdaprof.errors import Exit, KdaprofError
 from kdaprof.instruments import environment
@@ -66,14 +67,10 @@ def record_and_show(
         leave=_leave,
         last_ns=last_ns,
     )
-    try:
+    seen: StacksView | None = None
+    with after_command(bool(plan.argv)):
         seen = write_recording(taken, folder, intervals=_intervals(steps, taken.record), anonymous=anonymous)
         _print(seen, folder, as_json=as_json, beside_command=bool(plan.argv))
-    except KdaprofError as error:
-        if not plan.argv:
-            raise
-        _tell(str(error))  # the command's own exit code passes through, whatever became of the stacks
-        return _code(taken, None)
     return _code(taken, seen)
 
 
@@ -108,7 +105,7 @@ def _intervals(steps: Path | None, record: StacksRecord) -> list[Interval]:
     try:
         return intervals_during(steps, record)
     except KdaprofError as error:
-        _tell(f"not joined: {error}")
+        tell(f"not joined: {error}")
         return []
 
 
@@ -136,10 +133,6 @@ def _code(taken: Recording, seen: StacksView | None) -> int:
     if record.missing is not None:
         return Exit.UNFIT if record.missing.kind == "refused" else Exit.ERROR
     return Exit.INCONCLUSIVE if seen is not None and seen.verdict == "unusable" else Exit.OK
-
-
-def _tell(text: str) -> None:
-    err_console().print(f"kdaprof: {text}", soft_wrap=True)
 
 
 def _leave() -> None:

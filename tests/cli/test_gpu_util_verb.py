@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import resource
+import shlex
 import signal
 import subprocess
 import sys
@@ -110,6 +111,22 @@ def test_around_a_command(tmp_path: Path) -> None:
 def test_a_command_that_a_signal_ended(tmp_path: Path) -> None:
     done = gpu_util(tmp_path, "--out", "out", "--", sys.executable, "-c", "import os; os.kill(os.getpid(), 9)")
     assert done.returncode == 137
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("flags", [(), ("--json",)])
+def test_a_command_s_code_passes_through_though_nothing_can_be_printed(tmp_path: Path, flags: tuple[str, ...]) -> None:
+    for full in ("/dev/full", "&-"):
+        line = [*COMMAND, "--force", "--hz", "20", "--out", "out", *flags, "--", "sh", "-c", "sleep 0.3; exit 7"]
+        done = subprocess.run(
+            f"exec {shlex.join(line)} >{full} 2>{full}",
+            shell=True,
+            env=machine(tmp_path, TWO),
+            cwd=tmp_path,
+            check=False,
+        )
+        assert done.returncode == 7, full
+        assert (tmp_path / "out/gpu-util.json").exists()
 
 
 def test_a_command_that_is_not_there(tmp_path: Path) -> None:

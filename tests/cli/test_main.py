@@ -188,6 +188,16 @@ def test_a_full_disk_behind_stdout_is_one_line() -> None:
     assert done.stderr.decode() == "kdaprof: cannot write the output (No space left on device)\n"
 
 
+def test_a_closed_stdout_is_no_fault() -> None:
+    done = subprocess.run(
+        ["sh", "-c", f"exec '{sys.executable}' -m kdaprof --version >&-"],
+        stderr=subprocess.PIPE,
+        check=False,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
 def test_an_os_error_of_a_verb_is_not_blamed_on_stdout(
     run_verb: Callable[..., int], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -70,6 +70,16 @@ def test_a_failing_command_s_code_passes_through(fake_nsys: Path, capfd: pytest.
     assert "exit code 41" in err
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize(("ends", "code"), [(41, 41), (0, Exit.ERROR)])
+def test_a_full_disk_behind_stdout_does_not_hide_the_command_s_code(fake_nsys: Path, ends: int, code: int) -> None:
+    line = [sys.executable, "-m", "kdaprof", "nsys", "--out", str(fake_nsys), "--", "sh", "-c", f"exit {ends}"]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(line, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == code
+    assert "cannot write the output (No space left on device)" in done.stderr
+
+
 @pytest.mark.parametrize(("end", "code"), [("true", Exit.ERROR), ("exit 9", 9)])
 def test_no_report_is_never_a_success(
     fake_nsys: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], end: str, code: int

@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-import subprocess
+import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, Protocol
 
-from kdaprof.errors import Exit, KdaprofError, UnavailableError
+from kdaprof.errors import Exit, KdaprofError, UnavailableError, UsageError
+from kdaprof.instruments.watch.command import Command, handled
 
 Name = Literal["nsys", "ncu"]
 
@@ -84,26 +85,32 @@ def need_tool(name: Name, found: str | None, instead: str) -> str:
 
 
 def spawn_attached(command: Sequence[str], environ: Mapping[str, str], *, quiet_stdout: bool) -> int:
-    """Run with our own terminal. The first Ctrl-C is the child's to answer: we wait until it has written its report.
+    """Run with our own terminal; signals that we get are passed on, and the child has the time to write its report.
 
-    Raises UnavailableError when the program cannot be started. A child ended by signal N gives 128 + N.
+    Raises UnavailableError when the program cannot be started, KeyboardInterrupt after Ctrl-C, once the child has
+    ended. A child ended by signal N gives 128 + N.
     """
-    try:
-        process = subprocess.Popen(command, env=dict(environ), stdout=sys.stderr.fileno() if quiet_stdout else None)
-    except OSError as error:
-        raise UnavailableError(f"{command[0]}: cannot be started ({error.strerror or error})") from error
-    interrupted = False
-    while True:
+    asked: list[int] = []
+    running: list[Command] = []
+
+    def passed_on(number: int) -> None:
+        asked.append(number)
+        for process in running:
+            process.signal(number)
+
+    with handled(passed_on):
         try:
-            code = process.wait()
-            break
-        except KeyboardInterrupt:
-            if interrupted:
-                process.kill()
-            interrupted = True
-    if interrupted:
+            process = Command(command, stdout=sys.stderr.fileno() if quiet_stdout else None, environ=environ)
+        except UsageError as error:
+            raise UnavailableError(str(error)) from error
+        early = tuple(asked)
+        running.append(process)
+        for number in early:
+            process.signal(number)
+        code = process.wait()
+    if signal.SIGINT in asked:
         raise KeyboardInterrupt
-    return code if code >= 0 else 128 - code
+    return code
 
 
 def shown(line: Sequence[str], environ: Mapping[str, str]) -> str:

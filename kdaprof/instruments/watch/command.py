@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import IO
@@ -21,10 +21,12 @@ _FROM_THE_KEYBOARD = frozenset({signal.SIGINT, signal.SIGQUIT})
 class Command:
     """The running command. Signals arrive at any moment, so what they do is one call."""
 
-    def __init__(self, argv: Sequence[str], *, stdout: IO[str] | int | None = None) -> None:
-        """Start it. Errors: UsageError when it cannot be started."""
+    def __init__(
+        self, argv: Sequence[str], *, stdout: IO[str] | int | None = None, environ: Mapping[str, str] | None = None
+    ) -> None:
+        """Start it, in our environment or in `environ`. Errors: UsageError when it cannot be started."""
         try:
-            self._process = subprocess.Popen(list(argv), stdout=stdout)
+            self._process = subprocess.Popen(list(argv), stdout=stdout, env=None if environ is None else dict(environ))
         except OSError as error:
             raise UsageError(f"{argv[0]}: cannot be started ({error.strerror or error})") from error
         self._asked = 0

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import stat
+import threading
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -132,3 +136,28 @@ def test_a_spawned_command_s_end_is_its_code(tmp_path: Path) -> None:
     assert spawn_attached(("sh", "-c", "exit 7"), {"PATH": "/bin:/usr/bin"}, quiet_stdout=True) == 7
     with pytest.raises(UnavailableError, match="cannot be started"):
         spawn_attached((str(tmp_path / "absent"),), {}, quiet_stdout=False)
+
+
+@pytest.mark.parametrize(("number", "ends"), [(signal.SIGTERM, 5), (signal.SIGUSR1, 6), (signal.SIGINT, None)])
+def test_a_signal_is_the_child_s_to_answer(tmp_path: Path, number: signal.Signals, ends: int | None) -> None:
+    begun = tmp_path / "begun"
+    loop = f"trap 'exit 5' TERM; trap 'exit 6' USR1; trap 'exit 7' INT; touch {begun}; while :; do sleep 0.05; done"
+
+    def send() -> None:
+        until = time.monotonic() + 20
+        while not begun.exists() and time.monotonic() < until:
+            time.sleep(0.02)
+        os.kill(os.getpid(), number)
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    before = signal.getsignal(number)
+    try:
+        if ends is None:
+            with pytest.raises(KeyboardInterrupt):
+                spawn_attached(("sh", "-c", loop), os.environ, quiet_stdout=False)
+        else:
+            assert spawn_attached(("sh", "-c", loop), os.environ, quiet_stdout=False) == ends
+    finally:
+        sender.join()
+    assert signal.getsignal(number) == before
