@@ -33,13 +33,18 @@ _RATE: Final = {
     "fp8": "matmul_float8",
 }
 
-# cuBLAS's newer kernels are called nvjet_ and a letter a type, A's first: h float16, t bfloat16, q fp8, s float32.
+# cuBLAS's newer kernels are called nvjet_, on some cards with the architecture, and a letter a type, A's first:
+# h float16, t bfloat16, q fp8, s float32 (only as tf32: their tensor cores take no float32). The first that matches
+# counts, so that float32 is what says of no other type; its kernels are the only ones without one (sgemm, ffma).
+_NVJET: Final = r"nvjet_(?:sm\d+_)?"
 _SIGNATURES: Final = (
-    PathSignature(path="fp8", patterns=(r"nvjet_q", r"(?i)e4m3", r"(?i)fp8", r"_f8_?f8")),
-    PathSignature(path="tf32", patterns=(r"(?i)tf32", r"(?i)s1688gemm", r"(?i)gemm_f32f32_f32f32_f32")),
-    PathSignature(path="bf16", patterns=(r"nvjet_t", r"(?i)bf16", r"(?i)s16816gemm_bf16", r"__nv_bfloat16")),
-    PathSignature(path="fp16", patterns=(r"nvjet_h", r"(?i)(?<!b)f16", r"(?i)hgemm", r"(?i)h1688", r"__half")),
-    PathSignature(path="fp32", patterns=(r"(?i)simt_sgemm", r"(?i)sgemm", r"(?i)ffma")),
+    PathSignature(path="fp8", patterns=(rf"{_NVJET}q", r"(?i)e4m3", r"(?i)fp8")),
+    PathSignature(path="tf32", patterns=(rf"{_NVJET}s(?!m\d)", r"(?i)tf32", r"(?i)s1688gemm")),
+    PathSignature(path="bf16", patterns=(rf"{_NVJET}t", r"(?i)bf16", r"bfloat16")),
+    PathSignature(
+        path="fp16", patterns=(rf"{_NVJET}h", r"(?i)(?<!b)f16", r"(?i)hgemm", r"(?i)h(1688|16816|884)", r"__half")
+    ),
+    PathSignature(path="fp32", patterns=(r"(?i)gemm", r"(?i)ffma", r"(?i)simt")),
 )
 
 
