@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 OUT ?= runs/gpu-check
 
 .DEFAULT_GOAL := help
-.PHONY: help probe test lint check-reports gpu-check gpu-test gpu-run gpu-util-run gpu-step-run gpu-peers-run clean
+.PHONY: help probe test lint check-reports gpu-check gpu-test gpu-run gpu-util-run gpu-step-run gpu-peers-run gpu-baseline-run clean
 
 help: ## show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -68,6 +68,17 @@ gpu-step-run: ## the training step on a GPU: attribution, modes, cold steps, swe
 	  --out $(OUT)-batch || rc=$$?; \
 	$(GPU_PYTHON) -m kdaprof sweep --over max_iter=1,2,3,4,6,8 --path fused --anonymous --force \
 	  --out $(OUT)-max-iter || rc=$$?; \
+	exit $$rc
+
+# Three runs, within 200 s on an H200: the op (about 90 s), attention (60), the matrix product (40).
+gpu-baseline-run: ## a field report's sections 1 to 3 on a GPU, into OUT, OUT-attention and OUT-gemm, then its tables
+	@rc=0; \
+	$(GPU_PYTHON) -m kdaprof probe --paths fused,tensor --phases fwd,bwd,fwdbwd --modes eager,graph --samples 8 \
+	  --cell-seconds 3 --util-seconds 0 --anonymous --force --out $(OUT) || rc=$$?; \
+	$(GPU_PYTHON) probes/attention_backends.py --anonymous --force --out $(OUT)-attention || rc=$$?; \
+	$(GPU_PYTHON) probes/gemm_precisions.py --anonymous --force --out $(OUT)-gemm || rc=$$?; \
+	$(GPU_PYTHON) -m kdaprof report $(OUT) $(OUT)-attention $(OUT)-gemm --tables field || rc=$$?; \
+	$(GPU_PYTHON) -m kdaprof roofline --run $(OUT) || rc=$$?; \
 	exit $$rc
 
 clean: ## remove the environment and the caches
