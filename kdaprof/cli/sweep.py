@@ -44,7 +44,9 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--paths", metavar="A,B", help="several, interleaved at each size")
     parser.add_argument("--preset", metavar="P", help="sizes that are not swept: b8, b10, b32, b4")
     parser.add_argument("--modes", default="eager", metavar="M,M", help="eager, graph (default %(default)s)")
-    parser.add_argument("--contexts", default="plain", metavar="C", help="how the op is wrapped (default %(default)s)")
+    parser.add_argument(
+        "--contexts", default="plain", metavar="C", help="one: how the op is wrapped (default %(default)s)"
+    )
     parser.add_argument("--dtype", default="float32", help="default %(default)s")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (default %(default)s)")
     parser.add_argument("--rounds", type=int, default=SWEEP_EFFORT.rounds, help="interleaved rounds (%(default)s)")
@@ -95,6 +97,8 @@ def swept(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
 def _request(args: argparse.Namespace, over: dict[str, tuple[int, ...]], argv: tuple[str, ...]) -> StepRequest:
     if args.path is not None and args.paths is not None:
         raise UsageError("--path and --paths: give one of them")
+    if "," in args.contexts:
+        raise UsageError(f"--contexts {args.contexts}: a sweep takes one, since a line is fitted through its points")
     named = args.paths if args.path is None else args.path
     request = StepRequest(
         paths="fused,tensor" if named is None else named,

@@ -64,12 +64,37 @@ def sweep_markdown(over: Sequence[str], points: Sequence[Point], fits: Sequence[
     lines = [f"# Step sweep over {work}", "", f"wall = fixed + slope · {work}", ""]
     rows = [(f.path, f.mode, str(f.fixed.n), _figure(f.fixed), _figure(f.slope), _worst(f.residuals_ns)) for f in fits]
     lines += text_table(("path", "mode", "points", "fixed", f"slope a unit of {work}", "largest residual"), rows)
-    lines += ["", *(f"- {sentence}" for sentence in reasons(fits)), "", *(f"- {turn_text(t, work)}" for t in turns), ""]
+    said = [*reasons(fits), *(turn_text(t, work) for t in turns), *(halvings(points) if over == ("iters",) else ())]
+    lines += ["", *(f"- {sentence}" for sentence in said), ""]
     shown = [
-        (p.key.path, p.key.mode, str(p.work), _figure(p.wall), _figure(p.busy), _share(p.host_bound)) for p in points
+        (p.key.path, p.key.mode, _sizes(p, over), _figure(p.wall), _figure(p.busy), _share(p.host_bound))
+        for p in points
     ]
     lines += text_table(("path", "mode", work, "wall", "GPU busy", "host-bound"), shown, right=(2,))
     return "\n".join(lines) + "\n"
+
+
+def _sizes(point: Point, over: Sequence[str]) -> str:
+    """`80`, and of two axes what it is the product of: `4 · 20 = 80`."""
+    sizes = " · ".join(str(point.key.size(axis)) for axis in over)
+    return sizes if len(over) == 1 else f"{sizes} = {point.work}"
+
+
+def halvings(points: Sequence[Point]) -> list[str]:
+    """What half the iterations give, path by path: from the largest number that was measured with its half."""
+    groups: dict[tuple[str, str], dict[int, Fact]] = {}
+    for point in points:
+        if point.wall.quotable and point.wall.value:
+            groups.setdefault((point.key.path, point.key.mode), {})[point.work] = point.wall
+    said = []
+    for (path, mode), walls in groups.items():
+        most = max((n for n in walls if n % 2 == 0 and n // 2 in walls), default=None)
+        if most is not None:
+            whole, half = walls[most], walls[most // 2]
+            less = format_fraction(1 - float(half.value or 0) / float(whole.value or 1))
+            told = f"{_figure(whole)} → {_figure(half)}, {less} less"
+            said.append(f"{path} {mode}: {most // 2} iterations instead of {most}: {told}")
+    return said
 
 
 def reasons(fits: Sequence[Fit]) -> list[str]:

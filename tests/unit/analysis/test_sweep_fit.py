@@ -13,6 +13,7 @@ import pytest
 import scenes
 
 from kdaprof.analysis.step.fit import Point, fits_of, turns_of
+from kdaprof.cli.main import main
 from kdaprof.cli.sweep import swept
 from kdaprof.errors import UsageError
 from kdaprof.report.sweep import sweep_document, sweep_markdown, sweep_svg
@@ -110,6 +111,27 @@ def test_the_document_meets_its_schema_and_the_text_says_the_turn() -> None:
     picture = sweep_svg(("B",), many, fits)
     assert picture.count("<circle") == 2 * len(many) + 1
     assert "http://www.w3.org/2000/svg" in picture
+
+
+def test_half_the_iterations_come_out_as_a_number() -> None:
+    made = points((2, 4, 8))
+    keys = [replace(p.key, shape=make_shape("step", (8, 512, p.work))) for p in made]
+    many = [replace(p, key=key) for p, key in zip(made, keys, strict=True)]
+    text = sweep_markdown(("iters",), many, fits_of("run", many), turns_of(many))
+    assert "fused eager: 4 iterations instead of 8: 36.0 ms [" in text
+    assert ", 33 % less" in text
+    refused = [replace(p, wall=p.wall.refuse(Reason("Q02", "too wide"))) if p.work == 8 else p for p in many]
+    assert "2 iterations instead of 4" in sweep_markdown(("iters",), refused, (), ())
+    assert "instead of" not in sweep_markdown(("B",), points((2, 4, 8)), (), ())
+
+
+def test_two_axes_say_what_their_product_is_of() -> None:
+    text = sweep_markdown(("B", "iters"), [replace(p, work=4 * p.work) for p in points((2, 4))], (), ())
+    assert "| 2 · 4 = 8 |" in " ".join(text.split())
+
+
+def test_a_sweep_takes_one_context() -> None:
+    assert main(["sweep", "--over", "batch=1,2", "--contexts", "plain,autocast"]) == 2
 
 
 @pytest.mark.parametrize(
