@@ -1,0 +1,85 @@
+"""KDA's relatives on a card: right on our paths and captured; FLA's kernels for them, which tune for minutes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kdaprof.analysis.derive import derive
+from kdaprof.analysis.recompute import load_raw
+from kdaprof.kda.peers.facts import FLA, installed_version
+from kdaprof.probe.plan import Effort, Request
+from kdaprof.probe.real import real_lab
+from kdaprof.probe.session import run_probe
+from kdaprof.report.progress import Silent
+from kdaprof.runs.record import CellRecord
+from kdaprof.runs.results import CellResult
+
+pytestmark = pytest.mark.gpu
+
+needs_fla = pytest.mark.skipif(installed_version(FLA.distributions) is None, reason="fla-core is not installed")
+EFFORT = Effort(
+    rounds=2, rounds_most=1, samples=3, warmup=2, events=2, burst=3, allocator=2, profiled=3, profiled_full=2,
+    util_seconds=0,
+)  # fmt: skip
+
+Cells = list[tuple[CellRecord, CellResult]]
+
+
+def probed(workload: str, paths: str, out: Path, *, phases: str = "fwdbwd") -> Cells:
+    """The workload at a small shape, eager and graph, as `kdaprof probe` measures it."""
+    plan = Request(
+        workload=workload, paths=paths, contexts="plain", modes="eager,graph", phases=phases, shape="2,96,2,64,64",
+        chunk=16, dtype="float32", device="cuda", cache="rotate", cold=False, seed=0, effort=EFFORT, out=out,
+        force=False, anonymous=False, command=("kdaprof", "probe"),
+    ).plan("cuda:0")  # fmt: skip
+    run_probe(plan, real_lab(plan, Silent()))
+    raw = load_raw(out)
+    results = derive(raw)
+    return [(cell, results.cell(cell.id)) for cell in raw.record.cells]
+
+
+def rules(result: CellResult) -> set[str]:
+    return {reason.rule for fact in result.facts.values() for reason in fact.reasons}
+
+
+def kernels(result: CellResult) -> str | None:
+    assert result.evidence is not None
+    return next(witness.says for witness in result.evidence.witnesses if witness.name == "kernels")
+
+
+@pytest.mark.parametrize(
+    ("workload", "paths"), [("gdn", "fused,tensor"), ("gdn2", "tensor,tensor-rows"), ("precond_kda", "reference")]
+)
+def test_our_paths_compute_it_eager_and_captured(workload: str, paths: str, tmp_path: Path) -> None:
+    cells = probed(workload, paths, tmp_path / "run")
+    assert len(cells) == 2 * len(paths.split(","))
+    for cell, result in cells:
+        assert cell.status == "ok", cell.error
+        assert not rules(result) & {"Q06", "Q09"}, cell.id
+        assert kernels(result) == cell.key.path
+        assert result.evidence is not None
+        assert result.evidence.verdict == "partial"  # nobody declared counts for it
+
+
+@needs_fla
+@pytest.mark.slow
+@pytest.mark.parametrize("workload", ["gdn", "gdn2", "precond_kda"])
+def test_fla_keeps_its_tolerance_and_is_known_by_its_kernels(
+    workload: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRITON_CACHE_AUTOTUNING", "1")
+    cells = probed(workload, "fla", tmp_path / "run", phases="fwdbwd")
+    assert len(cells) == 2
+    for cell, result in cells:
+        assert cell.status == "ok", cell.error
+        assert kernels(result) == "fla"
+        assert not rules(result) & {"Q06", "Q07", "Q09", "Q15"}, cell.id
+    seen = cells[0][0].observed
+    assert seen is not None
+    assert seen.check is not None
+    assert seen.gate is not None
+    assert seen.gate.forward == seen.gate.backward == {"fla": 1}
+    # One pass of tf32: our own paths would fail with such an error.
+    assert 1e-5 < max(row.l2 or 0.0 for row in seen.check.tensors) < FLA.tolerance["float32"]
