@@ -180,4 +180,7 @@ def test_a_scene_with_samples_has_its_cold_part_shaded() -> None:
     page = own(render(raw, derive(raw)))
     figure = re.search(r'data-plot="samples-chart">(.*?)</script>', page, re.S)
     assert figure is not None
-    assert json.loads(figure.group(1))["layout"]["shapes"]
+    shapes = json.loads(figure.group(1))["layout"]["shapes"]
+    assert [shape["type"] for shape in shapes].count("rect") == 1
+    changes = [shape["x0"] for shape in shapes if shape["type"] == "line"]
+    assert changes == [0.5, 1.5]  # two cold calls, each of a level of its own

@@ -1,4 +1,4 @@
-"""Every unprofiled sample against its index, from step 0; the cold part shaded. A panel a cell."""
+"""Every unprofiled sample by index, from step 0: the cold part shaded, change points dotted. A panel a cell."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ from kdaprof.report.pairs import Pair
 MOST_PANELS = 24
 MOST_SAMPLES = 2000
 """Of one series: a longer one is thinned evenly, the cold part excepted."""
+
+MOST_CHANGES = 20
+"""Change points drawn in a panel."""
 
 _MODES = (("eager", WALL), ("graph", GRAPH))
 
@@ -59,9 +62,14 @@ def series(subject: Subject) -> Chart | None:
 def _shade(figure: object, data: CellData, last: int, axes: dict[str, str]) -> None:
     steady = data.warmup.steady_from
     end = last if steady is None else steady
+    refs = {"xref": axes["xaxis"], "yref": f"{axes['yaxis']} domain"}
+    for index in data.warmup.change_points[:MOST_CHANGES]:
+        line = {"width": 1, "dash": "dot", "color": GREY}
+        figure.add_shape(  # type: ignore[attr-defined]
+            type="line", x0=index - 0.5, x1=index - 0.5, y0=0, y1=1, line=line, layer="below", **refs
+        )
     if not end:
         return
-    refs = {"xref": axes["xaxis"], "yref": f"{axes['yaxis']} domain"}
     figure.add_shape(  # type: ignore[attr-defined]
         type="rect", x0=-0.5, x1=end - 0.5, y0=0, y1=1, fillcolor=COLD, line={"width": 0}, layer="below", **refs
     )

@@ -97,7 +97,7 @@ def samples(subject: Subject) -> Section | None:
     drawn, spread = series(subject), spread_table(subject.scene)
     table = entry_grid("spread-table", "Wall of one call, steady samples", spread) if spread else None
     blocks = _some(drawn, table)
-    lead = "Shaded: the cold part, which no figure is taken from. Change points on the log scale say where it ends."
+    lead = "Shaded: the cold part, which no figure is taken from. Dotted: change points, which say where it ends."
     return Section("samples", "Cold and warm", blocks, lead) if blocks else None
 
 
