@@ -12,6 +12,8 @@ from kdaprof.runs.units import format_error, format_fraction, format_number
 # name, base units in one of it, and the least that the largest figure must be for it to be chosen
 _TIMES = (("ms", 10**6, 10**5), ("µs", 10**3, 100), ("ns", 1, 0))
 _BYTES = (("MB", 10**6, 10**5), ("kB", 10**3, 1000), ("B", 1, 0))
+_RATES = (("TFLOP/s", 10**12, 10**10), ("GFLOP/s", 10**9, 10**7), ("FLOP/s", 1, 0))
+_CLOCKS = (("MHz", 10**6, 10**6), ("Hz", 1, 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +57,10 @@ def scale_for(unit: Unit, values: Iterable[float]) -> Scale:
     Smaller units only where everything is small, seconds and gigabytes only where everything is large.
     """
     sizes = [abs(value) for value in values if value]
-    steps = {"ns": _TIMES, "B": _BYTES}.get(unit)
+    steps = {"ns": _TIMES, "B": _BYTES, "FLOP/s": _RATES, "Hz": _CLOCKS}.get(unit)
     if steps is None:
-        return Scale(unit)
-    if sizes and min(sizes) >= 10**9:
+        return Scale(unit, unit if unit in ("W", "°C") else "")
+    if unit in ("ns", "B") and sizes and min(sizes) >= 10**9:
         return Scale(unit, {"ns": "s", "B": "GB"}[unit], 10**9)
     label, per, _ = next(step for step in steps if max(sizes, default=0) >= step[2])
     return Scale(unit, label, per)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from kdaprof.analysis.findings import compare, device, graph, host, loop, machine, memory, path, steady, warm
+from kdaprof.analysis.findings import compare, device, graph, host, loop, machine, memory, path, precision, steady, warm
 from kdaprof.analysis.findings.path import CONTRADICTED
 from kdaprof.analysis.view import CellView
 from kdaprof.runs.results import Finding, Severity
@@ -35,6 +35,7 @@ DETECTORS: tuple[Detector, ...] = (
     device.utilisation_disagrees,
     device.beaten_floor,
     compare.slower_though_gpu_fast,
+    precision.tf32_slower,
     compare.compared,
     compare.peak_memory,
     warm.cold_start,

@@ -20,7 +20,7 @@ PEAK_RATIO_NOTE = 1.5
 
 def compared(views: Sequence[CellView]) -> Iterator[Finding]:
     """Every path of a group against the one with the least median wall, by the rounds they share."""
-    for group in _groups(views):
+    for group in groups_of(views):
         fit = [view for view in group if _enters(view.facts, "wall_ns")]
         if len(fit) < 2:
             continue
@@ -29,7 +29,7 @@ def compared(views: Sequence[CellView]) -> Iterator[Finding]:
         numbers: dict[str, Scalar] = {"fastest": fastest.cell.key.path}
         said = []
         for other in others:
-            ratio, path = compare_interleaved(_rounds(fastest), _rounds(other)), other.cell.key.path
+            ratio, path = compare_interleaved(rounds_of(fastest), rounds_of(other)), other.cell.key.path
             low, high = ratio.interval or (None, None)
             numbers |= {
                 f"{path}_ratio": ratio.value,
@@ -65,11 +65,11 @@ def _sentence(fastest: str, other: str, ratio: Ratio) -> str:
 
 def slower_though_gpu_fast(views: Sequence[CellView]) -> Iterator[Finding]:
     """A path with less GPU work than another and more wall a call: the host decides, not the kernel."""
-    for group in _groups(views):
+    for group in groups_of(views):
         fit = [view for view in group if view.cell.key.mode == "eager" and _enters(view.facts, "wall_ns")]
         for view in fit:
             rivals = [r for r in fit if r is not view and _less(view.facts, r.facts, "gpu_busy_ns")]
-            rivals = [r for r in rivals if compare_interleaved(_rounds(r), _rounds(view)).verdict == "slower"]
+            rivals = [r for r in rivals if compare_interleaved(rounds_of(r), rounds_of(view)).verdict == "slower"]
             if not rivals:
                 continue
             rival = min(rivals, key=_wall)
@@ -79,7 +79,7 @@ def slower_though_gpu_fast(views: Sequence[CellView]) -> Iterator[Finding]:
 def _host_decides(view: CellView, rival: CellView) -> Finding:
     mine, theirs = view.facts, rival.facts
     busy, rival_busy = quoted(mine, "gpu_busy_ns"), quoted(theirs, "gpu_busy_ns")
-    ratio = compare_interleaved(_rounds(rival), _rounds(view))
+    ratio = compare_interleaved(rounds_of(rival), rounds_of(view))
     assert busy is not None
     assert rival_busy is not None
     assert ratio.value is not None
@@ -113,7 +113,7 @@ def _host_decides(view: CellView, rival: CellView) -> Finding:
 
 def peak_memory(views: Sequence[CellView]) -> Iterator[Finding]:
     """Paths that need much more memory during a call than the leanest one."""
-    for group in _groups(views):
+    for group in groups_of(views):
         proven = [view for view in group if not _of_another_path(view.facts)]
         peaks = {v.cell.key.path: p for v in proven if (p := quoted(v.facts, "peak_bytes")) is not None and p > 0}
         if len(peaks) < 2 or max(peaks.values()) < PEAK_RATIO_NOTE * min(peaks.values()):
@@ -134,7 +134,7 @@ def peak_memory(views: Sequence[CellView]) -> Iterator[Finding]:
         )
 
 
-def _groups(views: Sequence[CellView]) -> Iterator[list[CellView]]:
+def groups_of(views: Sequence[CellView]) -> Iterator[list[CellView]]:
     """Cells that differ in their path alone: they were measured interleaved."""
     groups: dict[CellKey, list[CellView]] = defaultdict(list)
     for view in views:
@@ -142,7 +142,8 @@ def _groups(views: Sequence[CellView]) -> Iterator[list[CellView]]:
     return (group for group in groups.values() if len(group) > 1)
 
 
-def _rounds(view: CellView) -> Mapping[int, Sequence[float]]:
+def rounds_of(view: CellView) -> Mapping[int, Sequence[float]]:
+    """Steady walls by round."""
     return walls_by_round(view.steady())
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kdaprof.analysis.view import RawRun
+from kdaprof.report.field.columns import column, end_of
 from kdaprof.report.field.gaps import gaps
+from kdaprof.report.field.library import attention, products
 from kdaprof.report.field.speedups import speedups
 from kdaprof.report.gfm import plain, table_lines, text_table
 from kdaprof.report.machine import judged
@@ -13,11 +15,12 @@ from kdaprof.report.markdown import title
 from kdaprof.report.pairs import Cell, cells_of, naming, pairs_of, shape_text
 from kdaprof.report.rules import rule_title
 from kdaprof.report.scene import Scene
-from kdaprof.report.tables import FigureColumn, Table, figure_table
+from kdaprof.report.tables import Table, figure_table
 from kdaprof.report.units import utc
-from kdaprof.runs.facts import Fact, Unit
+from kdaprof.runs.facts import Fact
 from kdaprof.runs.results import RunResults
 
+_LIBRARY = {"mha": ("Attention (MHA)", attention), "gemm": ("GEMM", products)}
 _OP = frozenset({"fwd", "bwd", "fwdbwd"})
 MARKS = "Each is the median of steady samples. ~~Struck out~~ figures may not be quoted; the rule stands beside them."
 
@@ -32,13 +35,13 @@ def field_tables(raw: RawRun, results: RunResults) -> str:
     lines += [f"Run `{record.run}`, {utc(record.started_unix_ns)}, {plain(record.tool)}."]
     lines += [f"Machine: {plain(gpu.name if gpu else 'no GPU')}. {plain(judged(scene))}"]
     number = 0
-    for number, (heading, group) in enumerate(_groups(cells), 1):
+    for number, (heading, group) in enumerate(_groups([c for c in cells if c.key.workload not in _LIBRARY]), 1):
         lines += ["", f"## {number}. {plain(heading)}", "", *_implementations(group), "", "### Speedups", ""]
         lines += speedups(raw, group)
-    for name, words in (("mha", "Attention (MHA)"), ("gemm", "GEMM")):
-        if not any(cell.key.workload == name for cell in cells):
-            number += 1
-            lines += ["", f"## {number}. {words}", "", "Not measured in this run."]
+    for name, (words, table) in _LIBRARY.items():
+        number += 1
+        mine = [cell for cell in cells if cell.key.workload == name]
+        lines += ["", f"## {number}. {words}", "", *(table(raw, mine) if mine else ["Not measured in this run."])]
     for heading, body in (
         ("Roofline", _roofline(scene)),
         ("Methods", _methods(scene)),
@@ -73,16 +76,16 @@ def _implementations(group: Sequence[Cell]) -> list[str]:
     if any("step" in phases for phases in rows.values()) or all(_OP.isdisjoint(phases) for phases in rows.values()):
         return _by_phase(group)
     known = list(rows.values())
-    ends = [_end(_fact(phases, "fwd", "wall_ns"), "min") for phases in known]
-    tops = [_end(_fact(phases, "fwd", "wall_ns"), "max") for phases in known]
+    ends = [end_of(_fact(phases, "fwd", "wall_ns"), "min") for phases in known]
+    tops = [end_of(_fact(phases, "fwd", "wall_ns"), "max") for phases in known]
     columns = [
-        _column("fwd median", "ns", [_fact(phases, "fwd", "wall_ns") for phases in known], "ci95"),
-        _column("fwd min", "ns", ends),
-        _column("fwd max", "ns", tops),
-        _column("bwd median", "ns", [_fact(phases, "bwd", "wall_ns") for phases in known]),
-        _column("fwd + bwd median", "ns", [_fact(phases, "fwdbwd", "wall_ns") for phases in known]),
-        _column("peak", "B", [_most(phases, "peak_bytes") for phases in known]),
-        _column("allocs", "1", [_most(phases, "allocs") for phases in known]),
+        column("fwd median", "ns", [_fact(phases, "fwd", "wall_ns") for phases in known], "ci95"),
+        column("fwd min", "ns", ends),
+        column("fwd max", "ns", tops),
+        column("bwd median", "ns", [_fact(phases, "bwd", "wall_ns") for phases in known]),
+        column("fwd + bwd median", "ns", [_fact(phases, "fwdbwd", "wall_ns") for phases in known]),
+        column("peak", "B", [_most(phases, "peak_bytes") for phases in known]),
+        column("allocs", "1", [_most(phases, "allocs") for phases in known]),
     ]
     table = figure_table([("implementation", list(rows))], columns)
     told = "fwd + bwd is measured as one call, not added up; peak and allocations are of the largest phase measured."
@@ -94,12 +97,12 @@ def _by_phase(group: Sequence[Cell]) -> list[str]:
     names = [("implementation", [implementation(c) for c in group]), ("phase", [c.key.phase for c in group])]
     walls = [cell.fact("wall_ns") for cell in group]
     columns = [
-        _column("median", "ns", walls, "ci95"),
-        _column("min", "ns", [_end(fact, "min") for fact in walls]),
-        _column("max", "ns", [_end(fact, "max") for fact in walls]),
-        _column("busy", "ns", [cell.fact("gpu_busy_ns") for cell in group]),
-        _column("peak", "B", [cell.fact("peak_bytes") for cell in group]),
-        _column("allocs", "1", [cell.fact("allocs") for cell in group]),
+        column("median", "ns", walls, "ci95"),
+        column("min", "ns", [end_of(fact, "min") for fact in walls]),
+        column("max", "ns", [end_of(fact, "max") for fact in walls]),
+        column("busy", "ns", [cell.fact("gpu_busy_ns") for cell in group]),
+        column("peak", "B", [cell.fact("peak_bytes") for cell in group]),
+        column("allocs", "1", [cell.fact("allocs") for cell in group]),
     ]
     table = figure_table(names, columns)
     return [*table_lines(table), "", MARKS, *_rules(table)]
@@ -112,10 +115,10 @@ def _roofline(scene: Scene) -> list[str]:
         return ["No floor: this run has no ceilings, or the operations of its workloads are not known."]
     names = [(header, [get(cell.key) for cell in cells]) for header, get in scene.naming.columns]
     columns = [
-        _column("wall", "ns", [cell.fact("wall_ns") for cell in cells]),
-        _column("busy", "ns", [cell.fact("gpu_busy_ns") for cell in cells]),
-        _column("roofline", "ns", [cell.fact("floor_ns") for cell in cells]),
-        _column("share of roofline", "fraction", [cell.fact("floor_share") for cell in cells], "ci95"),
+        column("wall", "ns", [cell.fact("wall_ns") for cell in cells]),
+        column("busy", "ns", [cell.fact("gpu_busy_ns") for cell in cells]),
+        column("roofline", "ns", [cell.fact("floor_ns") for cell in cells]),
+        column("share of roofline", "fraction", [cell.fact("floor_share") for cell in cells], "ci95"),
     ]
     table = figure_table(names, columns)
     used = ", ".join(f"{c.name} ({c.provenance})" for c in scene.record.ceilings)
@@ -154,23 +157,9 @@ def _counts(facts: Sequence[Fact]) -> str:
     return str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
 
 
-def _column(header: str, unit: Unit, facts: Sequence[Fact | None], spread: str | None = None) -> FigureColumn:
-    return FigureColumn(header, unit, tuple(facts), spread)
-
-
 def _fact(phases: dict[str, Cell], phase: str, name: str) -> Fact | None:
     cell = phases.get(phase)
     return cell.fact(name) if cell else None
-
-
-def _end(fact: Fact | None, which: str) -> Fact | None:
-    """The smallest or largest sample as a figure of its own, refused as the median is."""
-    if fact is None or fact.value is None:
-        return fact
-    value = fact.min if which == "min" else fact.max
-    if value is None:
-        return None
-    return Fact(value=value, unit=fact.unit, n=fact.n, quotable=fact.quotable, reasons=fact.reasons)
 
 
 def _most(phases: dict[str, Cell], name: str) -> Fact | None:

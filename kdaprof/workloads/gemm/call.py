@@ -16,9 +16,9 @@ from kdaprof.workloads.tensors import NamedInputs, generator
 __all__ = ["AGAINST", "chosen", "inputs", "op", "reference", "set_bytes", "settings", "signatures", "tolerance", "work"]
 
 AGAINST = "float64 product"
-# Relative L2 on the values as they were rounded to the path's type. tf32 drops 13 bits of each factor (≈ 4e-4); the
-# products of half-precision paths are exact, and their results are rounded once (bfloat16 2e-3).
-_TOLERANCE = {"fp32": 1e-5, "tf32": 1e-3, "fp16": 2e-3, "bf16": 5e-3, "fp8": 2e-2}
+# Relative L2 on the values as they were rounded to the path's type. tf32 drops 13 bits of each factor: 4e-4, 8e-4 where
+# they are cut off. The products of half-precision paths are exact, and their results are rounded once (bfloat16 2e-3).
+_TOLERANCE = {"fp32": 1e-5, "tf32": 1.5e-3, "fp16": 2e-3, "bf16": 5e-3, "fp8": 2e-2}
 
 Op = Callable[..., torch.Tensor]
 _NAMES = {"float16": "fp16", "bfloat16": "bf16", "float8_e4m3fn": "fp8"}
