@@ -11,6 +11,7 @@ import ast
 import contextlib
 import importlib
 import os
+import re
 import runpy
 import subprocess
 import sys
@@ -260,6 +261,18 @@ def _parse(argv: list[str]) -> None:
         return
     own = rest[: rest.index("--")] if "--" in rest else rest
     importlib.import_module(VERBS[verb].module).build_parser().parse_args(own)
+
+
+@pytest.mark.parametrize("name", ["reading-a-split.md", "recipes/graph.md"])
+def test_the_figures_in_the_text_are_those_of_the_stored_run(name: str) -> None:
+    page = page_of(ROOT / "docs" / name)
+    text = page.path.read_text()
+    for block in page.blocks:
+        text = text.replace(block.text, "")
+    told = set(re.findall(r"\d+\.\d+", text))
+    known = set(re.findall(r"\d+\.\d+", (ROOT / "reports" / "h200-kda" / "report.md").read_text()))
+    assert len(told) >= 3
+    assert told - known == set()
 
 
 def test_rules_are_those_of_the_code_each_with_its_title_at_its_anchor() -> None:
