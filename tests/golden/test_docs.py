@@ -21,7 +21,6 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-import torch
 from pages import PAGES, ROOT, Block, Command, Page, commands, read_page
 
 from kdaprof.analysis.guards import RULES, PendingRule, Rule
@@ -138,6 +137,8 @@ def test_the_commands_in_the_text_have_these_flags(path: Path) -> None:
 @pytest.fixture
 def _one_thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Small operations only wait for each other's threads. And no page's modules are left to the next one."""
+    import torch
+
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     threads, modules = torch.get_num_threads(), set(sys.modules)
     torch.set_num_threads(1)
