@@ -26,15 +26,20 @@ examples:
       only these
   kdaprof dispatch --ops sdpa,compile
       torch's own choices: attention backends with torch's reasons, graph breaks, CUDA-graph skips
+  kdaprof dispatch --ops fla-gate
+      which backend FLA's dispatcher would hand a call to, by dtype, head size and keyword; nothing is run for it
   kdaprof dispatch --model
       a small gated-delta layer of transformers (Qwen3-Next), randomly initialised: fast path or torch loop, and why
 
 On a GPU kernel names and launch counts stand beside what the gate says; without one the gate speaks alone.
 
-exit codes: 0 ok · 1 a call failed · 2 usage, or tables that cannot be compared · 3 a path changed ·
-5 torch or the device is not there"""
+A row is contradicted where a witness names another path than the gate. It is printed in red and in the table; with
+--against it exits 3 like any other change, unless the saved table has the same row contradicted in the same way.
 
-_OPS = ("kda", "sdpa", "fla", "compile")
+exit codes: 0 ok · 1 a call failed · 2 usage, or tables that cannot be compared · 3 with --against: a call takes
+another path than in the saved table, or a witness contradicts its gate · 5 torch or the device is not there"""
+
+_OPS = ("kda", "sdpa", "fla", "fla-gate", "compile")
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -127,14 +132,14 @@ def _names(flag: str, text: str, known: Sequence[str]) -> tuple[str, ...]:
 
 
 def _rows(args: argparse.Namespace, device: Device, ops: Sequence[str], dtypes: Sequence[str]) -> Iterator[DispatchRow]:
-    from kdaprof.probe.dispatch import attention, compiler, layer, matrix, peers
+    from kdaprof.probe.dispatch import attention, compiler, layer, matrix, peer_gate, peers
     from kdaprof.runs.cells import SHAPE_AXES, parse_shape
     from kdaprof.workloads.dispatch import DISPATCH_CONTEXTS
 
     if args.model:
         yield from layer.layer_rows(device, dtypes=[dtype for dtype in dtypes if args.dtypes or dtype == "float32"])
         return
-    known = dict.fromkeys((*DISPATCH_CONTEXTS, *attention.CONTEXTS, *peers.CONTEXTS))
+    known = dict.fromkeys((*DISPATCH_CONTEXTS, *attention.CONTEXTS, *peers.CONTEXTS, *peer_gate.CONTEXTS))
     contexts = _names("--contexts", args.contexts, tuple(known)) if args.contexts else tuple(known)
     for op in ops:
         match op:
@@ -146,6 +151,8 @@ def _rows(args: argparse.Namespace, device: Device, ops: Sequence[str], dtypes: 
                 yield from attention.attention_rows(device, dtypes=dtypes, contexts=contexts)
             case "fla":
                 yield from peers.peer_rows(device, dtypes=dtypes, contexts=contexts)
+            case "fla-gate":
+                yield from peer_gate.gate_rows(device, dtypes=dtypes, contexts=contexts)
             case _:
                 yield from compiler.compiler_rows(device, dtypes=dtypes) if "compile" in contexts else ()
 

@@ -15,6 +15,8 @@ _TITLES = {
     "kda": "kda, path auto",
     "sdpa": "scaled_dot_product_attention",
     "fla": "fla chunk_kda",
+    "fla-gate kda": "fla chunk_kda, its dispatcher asked without a call",
+    "fla-gate gdn": "fla chunk_gated_delta_rule, its dispatcher asked without a call",
     "compile": "torch.compile",
 }
 _SHORT = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16", "float64": "fp64"}
@@ -92,6 +94,8 @@ def _answer(row: DispatchRow, reasons: dict[str, int], *, full: bool) -> tuple[s
 def _ran(row: DispatchRow) -> str:
     if row.op == "compile":
         return ", ".join(row.ran) or DASH
+    if row.op.startswith("fla-gate") and row.chosen is not None:
+        return "asked"
     return "operator" if row.op == "sdpa" and row.ran else "function" if row.ran else DASH
 
 

@@ -28,9 +28,9 @@ Status = Literal["ok", "unavailable", "failed"]
 class DispatchRow:
     """One call, and the way it took.
 
-    `op`: `kda`, `sdpa`, `fla`, `compile` or `layer`. `chosen` is None where nothing ran; `detail` then says why.
-    `evidence` holds the witnesses of a `kda` or `fla` call; `ran` names what else was
-    seen to run (operators, functions).
+    `op`: `kda`, `sdpa`, `fla`, `fla-gate …` (asked, not called), `compile` or `layer …`. `chosen` is None where nothing
+    ran; `detail` then says why. `evidence` holds the witnesses of a `kda` or `fla` call; `ran` names what else was seen
+    to run (operators, functions).
     """
 
     op: str
@@ -49,6 +49,13 @@ class DispatchRow:
         """`kda/plain/B2-T32-H2-K32-V32-C16/float32`: what a later table is compared by."""
         extents = "-".join(f"{axis}{size}" for axis, size in self.shape.items())
         return "/".join((self.op, self.context, extents, self.dtype))
+
+    @property
+    def way(self) -> str | None:
+        """The path that the call took: what a witness names instead where one contradicts the gate."""
+        if self.evidence is None or self.evidence.verdict != "contradicted":
+            return self.chosen
+        return next(w.says for w in self.evidence.witnesses if w.says not in (None, self.evidence.expected))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +111,8 @@ def away_from_plain(rows: Sequence[DispatchRow]) -> tuple[Difference, ...]:
 def changes(old: DispatchTable, new: DispatchTable) -> tuple[Difference, ...]:
     """The rows of both tables that take another path now; rows that only one of them has are not compared.
 
+    A row whose gate is contradicted by a witness takes the path that the witness names.
+
     UsageError when the tables are of different kinds of device, or share no row: nothing can be said then.
     """
     if old.device != new.device:
@@ -115,14 +124,17 @@ def changes(old: DispatchTable, new: DispatchTable) -> tuple[Difference, ...]:
     if not shared:
         raise UsageError("--against: the tables share no row: use the same --ops, --contexts, --dtypes and --shape")
     return tuple(
-        Difference(key=row.key, was=before[row.key].chosen, now=row.chosen, reason=why(row, before[row.key].chosen))
+        Difference(key=row.key, was=before[row.key].way, now=row.way, reason=why(row, before[row.key].way))
         for row in shared
-        if row.chosen != before[row.key].chosen
+        if row.way != before[row.key].way
     )
 
 
 def why(row: DispatchRow, path: str | None) -> str | None:
-    """Why the row did not take `path`: its refusal, else what the row says."""
+    """Why the row did not take `path`: its refusal, the witness against its gate, else what the row says."""
+    if row.way != row.chosen and row.evidence is not None:
+        witness = next(w for w in row.evidence.witnesses if w.says == row.way)
+        return f"the gate says {row.chosen}, {witness.name} say {witness.says}: {witness.detail}"
     return next((refusal.reason for refusal in row.refused if refusal.path == path), row.detail)
 
 

@@ -8,8 +8,11 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from kdaprof.analysis.view import KernelRow
 from kdaprof.cli.main import main
 from kdaprof.errors import Exit
+from kdaprof.probe.dispatch import matrix
+from kdaprof.probe.dispatch.seen import Seen
 from kdaprof.runs.dispatch import dispatch_schema, read_table
 
 ONE = ("--ops", "kda,sdpa,fla", "--contexts", "plain", "--dtypes", "float32", "--device", "cpu")
@@ -49,6 +52,25 @@ def test_a_changed_row_exits_three_and_names_it(tmp_path: Path, capsys: pytest.C
     assert "made on cuda" in capsys.readouterr().err
     saved.write_text("{")
     assert main(["dispatch", *ONE, "--against", str(saved)]) == Exit.ERROR
+
+
+def test_a_witness_against_the_gate_is_a_change_unless_it_was_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ours = ("--ops", "kda", "--contexts", "plain", "--dtypes", "float32", "--device", "cpu")
+    saved = tmp_path / "table.json"
+    assert main(["dispatch", *ours, "--save", str(saved)]) == Exit.OK
+    kernel = KernelRow(name="kdaprof_forward", calls=1, busy_ns=1_000)
+    monkeypatch.setattr(matrix, "kernels_of_call", lambda *_: Seen(kernels=(kernel,), launches=1))
+    capsys.readouterr()
+    assert main(["dispatch", *ours]) == Exit.OK  # it is said, and compared with nothing
+    assert "Contradicted: kda/plain/" in capsys.readouterr().out
+    assert main(["dispatch", *ours, "--against", str(saved)]) == Exit.REGRESSION
+    out = capsys.readouterr().out
+    assert "tensor → fused: the gate says tensor, kernels say fused: 1 of 1 device events" in out
+    known = tmp_path / "known.json"
+    assert main(["dispatch", *ours, "--save", str(known)]) == Exit.OK
+    assert main(["dispatch", *ours, "--against", str(known)]) == Exit.OK
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,18 @@ from kdaprof.workloads.mha.backends import BACKENDS, backend_of, why_not
 
 SIZES = (1, 2, 32, 64)
 """B, H, T, D."""
-CONTEXTS = ("plain", "no_grad", "mask")
+_CALLS = {
+    "plain": ("none", True),
+    "no_grad": ("none", False),
+    "causal": ("causal", True),
+    "causal-no_grad": ("causal", False),
+    "mask": ("bool", False),
+    "mask-grad": ("bool", True),
+    "bias": ("float", False),
+    "bias-grad": ("float", True),
+}
+"""Context: the mask (one of truth values, one that is added), and whether q, k and v ask for gradients."""
+CONTEXTS = tuple(_CALLS)
 _PREFERRED = "torch prefers {}"
 
 
@@ -35,14 +46,13 @@ def _row(device: Device, context: str, dtype: str) -> DispatchRow:
     shape = dict(make_shape("mha", SIZES))
     row = DispatchRow(op="sdpa", context=context, dtype=dtype, shape=shape, status="ok", chosen=None)
     name = "cpu" if device.index is None else f"cuda:{device.index}"
-    q, k, v = (
-        torch.randn(SIZES, device=name, dtype=getattr(torch, dtype), requires_grad=context == "plain") for _ in range(3)
-    )
-    mask = torch.ones(SIZES[2], SIZES[2], device=name, dtype=torch.bool).tril() if context == "mask" else None
+    kind, grad = _CALLS[context]
+    q, k, v = (torch.randn(SIZES, device=name, dtype=getattr(torch, dtype), requires_grad=grad) for _ in range(3))
+    mask = _mask(kind, q)
 
     def call() -> None:
-        with torch.set_grad_enabled(context == "plain"):
-            scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        with torch.set_grad_enabled(grad):
+            scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=kind == "causal")
 
     try:
         with OperatorsSeen() as seen:
@@ -57,3 +67,11 @@ def _row(device: Device, context: str, dtype: str) -> DispatchRow:
         if path != chosen
     )
     return replace(row, chosen=chosen, refused=refused, ran=ran)
+
+
+def _mask(kind: str, q: torch.Tensor) -> torch.Tensor | None:
+    """A lower triangle as truth values, or as what is added to the scores in the dtype of q."""
+    if kind not in ("bool", "float"):
+        return None
+    seen = torch.ones(SIZES[2], SIZES[2], device=q.device, dtype=torch.bool).tril()
+    return seen if kind == "bool" else torch.zeros_like(seen, dtype=q.dtype).masked_fill(~seen, float("-inf"))

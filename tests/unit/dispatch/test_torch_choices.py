@@ -10,7 +10,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from kdaprof.instruments.device import CpuDevice
-from kdaprof.probe.dispatch.attention import attention_rows
+from kdaprof.probe.dispatch.attention import CONTEXTS, attention_rows
 from kdaprof.probe.dispatch.compiler import SkipReasons, compiler_rows, graph_breaks
 from kdaprof.probe.dispatch.layer import TORCH_LOOP, layer_rows
 from kdaprof.probe.dispatch.peers import package_missing, peer_rows
@@ -29,6 +29,13 @@ def test_the_operator_that_ran_names_the_attention_backend() -> None:
     with sdpa_kernel([SDPBackend.MATH]):
         (row,) = attention_rows(CpuDevice(), dtypes=("float32",), contexts=("plain",))
     assert row.chosen == "math"
+
+
+def test_attention_is_looked_at_by_mask_and_gradients() -> None:
+    rows = list(attention_rows(CpuDevice(), dtypes=("float32", "bfloat16")))
+    assert len({row.key for row in rows}) == len(rows) == 2 * len(CONTEXTS)
+    with sdpa_kernel([SDPBackend.MATH]):
+        assert {row.chosen for row in attention_rows(CpuDevice(), dtypes=("float32",))} == {"math"}
 
 
 def test_the_op_is_one_graph_and_a_print_breaks_one() -> None:
