@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kdaprof.analysis.step.attribution import Attribution, PartRow, attributions
-from kdaprof.analysis.step.levers import Lever, levers
+from kdaprof.analysis.step.levers import Lever, halves_of, levers
 from kdaprof.report.gfm import plain
 from kdaprof.report.labels import IDLE_CLASSES, label
 from kdaprof.report.pairs import Cell
@@ -88,7 +88,9 @@ def modes(scene: Scene) -> list[str]:
 
 def modes_table(scene: Scene) -> Table | None:
     """A row a step and mode; None where there is eager alone."""
-    cells = [c for c in scene.cells if c.key.phase == "step" and c.key.workload == "step"]
+    halves = halves_of([cell.key for cell in scene.cells])
+    steps = [c for c in scene.cells if c.key.phase == "step" and c.key.workload == "step"]
+    cells = [c for c in steps if c.key not in halves]
     if all(cell.key.mode == "eager" for cell in cells):
         return None
     names = [("step", [step_name(c.key.sibling(mode="eager")) for c in cells]), ("mode", [c.key.mode for c in cells])]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kdaprof.analysis.step.cold import cold_cost
+from kdaprof.analysis.step.levers import halves_of
 from kdaprof.report.gfm import plain, text_table
 from kdaprof.report.scene import Scene
 from kdaprof.report.step import step_name
@@ -52,11 +53,13 @@ class FirstStep:
 
 
 def first_steps(scene: Scene) -> tuple[FirstStep, ...]:
-    """Every step 0 of the run, in its order."""
+    """Every step 0 of the run, in its order; not of half a step, which finds everything warm from the whole one."""
+    halves = halves_of([cell.key for cell in scene.record.cells])
     walls = {cell.id: cell.facts["wall_ns"] for cell in scene.results.cells if "wall_ns" in cell.facts}
     return tuple(
         FirstStep(cell.key, step, walls.get(cell.id))
         for cell in scene.record.cells
+        if cell.key not in halves
         for step in (cell.observed.slow_steps if cell.observed is not None else ())
         if step.fresh or step.index == 0
     )

@@ -120,3 +120,9 @@ def is_half(other: CellKey, whole: CellKey) -> bool:
     """Whether `other` is the step `whole` with half the iterations, and the same in everything else."""
     doubled = tuple((axis, 2 * size if axis == "iters" else size) for axis, size in other.shape)
     return doubled == whole.shape != other.shape and replace(other, shape=whole.shape) == whole
+
+
+def halves_of(keys: Sequence[CellKey]) -> frozenset[CellKey]:
+    """Which of a probe's steps are there for half of another one's iterations: those that were not cut into phases."""
+    cut = {key.sibling(phase="step") for key in keys if key.phase != "step"}
+    return frozenset(key for key in keys if any(is_half(key, whole) for whole in cut))

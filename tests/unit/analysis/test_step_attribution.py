@@ -149,3 +149,4 @@ def test_the_private_pool_of_a_capture_has_a_column_of_its_own() -> None:
     place = [cell.strip() for cell in head.split("|")].index("pool MB")
     pools = {row.split("|")[2].strip(): row.split("|")[place].strip() for row in rows if "tensor" in row}
     assert pools == {"eager": "—", "graph": "64.0"}
+    assert "iters 2" not in modes  # half a step is a lever, and no mode

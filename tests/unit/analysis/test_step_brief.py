@@ -12,6 +12,7 @@ from rich.console import Console
 from test_step_attribution import key, step_run
 from test_step_sections import COLD, MEMORY
 
+from kdaprof.report.markdown import render
 from kdaprof.report.terminal import show_run
 from kdaprof.runs.facts import Reason
 from kdaprof.runs.record import RunRecord
@@ -66,6 +67,19 @@ def test_cold_and_memory_are_told_where_they_were_measured() -> None:
     )
     assert "Memory: 200 allocations a step, peak 315 MB, reserved grows 10.5 MB a step." in text
     assert "Memory:" not in flat(step_run())
+
+
+def test_half_a_step_has_no_step_0_to_tell_of() -> None:
+    record, results = with_observed(step_run(), slow_steps=(COLD,))
+    cells = tuple(
+        replace(c, observed=replace(c.observed, slow_steps=(replace(COLD, fresh=False),))) if c.observed else c
+        for c in record.cells
+        if c.key.phase == "step"
+    )
+    cells += tuple(c for c in record.cells if c.key.phase != "step")
+    told = render(replace(record, cells=cells), results).split("## Cold and warm")[1].split("\n## ")[0]
+    assert told.count("step 0 of this process") == 4  # whole, its graph, two paths
+    assert "iters 2" not in told
 
 
 def test_half_of_the_step_has_no_table_of_its_own() -> None:
