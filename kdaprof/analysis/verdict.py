@@ -6,13 +6,13 @@ rule refuses one, the sentence gives the rule instead.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from kdaprof.analysis.findings.bound import Bound, bound_of
 from kdaprof.analysis.findings.compare import COMPARED
 from kdaprof.analysis.findings.figures import PHASES, between, quoted
 from kdaprof.analysis.guards.output import wrong_output
-from kdaprof.runs.cells import OWN_PATH
+from kdaprof.runs.cells import OWN_PATH, CellKey
 from kdaprof.runs.facts import Fact
 from kdaprof.runs.record import CellRecord, RunRecord
 from kdaprof.runs.results import CellResult, Evidence, Finding, RunResults
@@ -32,17 +32,27 @@ _UNPROVEN = ("none", "gate-only")
 
 def sentence(record: RunRecord, results: RunResults) -> tuple[str, ...]:
     """The verdict, one string a path in the order of the run, then one a pair of paths, then what is unfinished."""
-    by_path: dict[str, list[Cell]] = {}
+    by_path: dict[tuple[str, str], list[Cell]] = {}
     known = {result.id: result for result in results.cells}
+    of = _dtype_told(record)
     for cell in record.cells:
         if cell.id in known:
-            by_path.setdefault(cell.key.path, []).append((cell, known[cell.id]))
-    lines = [f"{path}: {' '.join(_path(path, cells))}" for path, cells in by_path.items()]
+            by_path.setdefault((cell.key.path, of(cell.key)), []).append((cell, known[cell.id]))
+    lines = [f"{path}{dtype}: {' '.join(_path(path, cells))}" for (path, dtype), cells in by_path.items()]
     lines.extend(_pairs(record, results.findings))
     if not record.complete:
         done = sum(cell.status == "ok" for cell in record.cells)
         lines.append(f"The run is partial: {done} {'cell' if done == 1 else 'cells'} finished before it ended.")
     return tuple(lines)
+
+
+def _dtype_told(record: RunRecord) -> Callable[[CellKey], str]:
+    """` bfloat16` where the run has a path in several dtypes, which is then spoken of by each; else nothing."""
+    dtypes: dict[str, set[str]] = {}
+    for cell in record.cells:
+        dtypes.setdefault(cell.key.path, set()).add(cell.key.dtype)
+    several = any(len(names) > 1 for names in dtypes.values())
+    return lambda key: f" {key.dtype}" if several else ""
 
 
 def _path(path: str, cells: Sequence[Cell]) -> Iterator[str]:
@@ -205,11 +215,12 @@ def _pairs(record: RunRecord, findings: Iterable[Finding]) -> Iterator[str]:
     told = [key for key in steps if key.shape == steps[0].shape] or [cell.key for cell in record.cells]
     keys = {key.id: key for key in told}
     said: dict[tuple[str, str], list[str]] = {}
+    of = _dtype_told(record)
     for finding in findings:
         key = keys.get(finding.cell or "")
         if finding.id != COMPARED or key is None or key.mode != "eager" or key.context != "plain":
             continue
-        fastest, phase = key.path, PHASES.get(key.phase, key.phase)
+        fastest, phase = key.path, PHASES.get(key.phase, key.phase) + of(key)
         for name, verdict in finding.evidence.items():
             if name.endswith("_verdict"):
                 other = name.removesuffix("_verdict")

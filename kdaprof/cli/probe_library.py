@@ -26,8 +26,9 @@ def library_request(args: argparse.Namespace, argv: tuple[str, ...]) -> LibraryR
     attention = args.workload == "mha"
     if args.path is not None and args.path not in (known := mha.PATHS if attention else gemm.PATHS):
         raise UsageError(f"--path: {args.path!r} is unknown; choose from {', '.join(known)}")
-    if args.ablate is not None:
-        raise UsageError("--ablate: only with --workload step")
+    given = [flag for flag in ("batch", "seq", "max_iter", "ablate", "target") if getattr(args, flag) is not None]
+    if given:
+        raise UsageError(f"--{given[0].replace('_', '-')}: only with --workload step")
     paths = args.paths if args.path is None else args.path
     util_seconds = args.util_seconds
     if util_seconds is None:

@@ -21,7 +21,7 @@ PEAK_RATIO_NOTE = 1.5
 def compared(views: Sequence[CellView]) -> Iterator[Finding]:
     """Every path of a group against the one with the least median wall, by the rounds they share."""
     for group in groups_of(views):
-        fit = [view for view in group if _enters(view.facts, "wall_ns")]
+        fit = [view for view in group if enters(view.facts, "wall_ns")]
         if len(fit) < 2:
             continue
         fastest = min(fit, key=_wall)
@@ -66,7 +66,7 @@ def _sentence(fastest: str, other: str, ratio: Ratio) -> str:
 def slower_though_gpu_fast(views: Sequence[CellView]) -> Iterator[Finding]:
     """A path with less GPU work than another and more wall a call: the host decides, not the kernel."""
     for group in groups_of(views):
-        fit = [view for view in group if view.cell.key.mode == "eager" and _enters(view.facts, "wall_ns")]
+        fit = [view for view in group if view.cell.key.mode == "eager" and enters(view.facts, "wall_ns")]
         for view in fit:
             rivals = [r for r in fit if r is not view and _less(view.facts, r.facts, "gpu_busy_ns")]
             rivals = [r for r in rivals if compare_interleaved(rounds_of(r), rounds_of(view)).verdict == "slower"]
@@ -147,7 +147,8 @@ def rounds_of(view: CellView) -> Mapping[int, Sequence[float]]:
     return walls_by_round(view.steady())
 
 
-def _enters(facts: Mapping[str, Fact], name: str) -> bool:
+def enters(facts: Mapping[str, Fact], name: str) -> bool:
+    """Whether a figure is there and may stand in a ratio."""
     fact = facts.get(name)
     return fact is not None and may_enter_ratio(fact)
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from kdaprof.analysis.findings.compare import groups_of, rounds_of
+from kdaprof.analysis.findings.compare import enters, groups_of, rounds_of
 from kdaprof.analysis.findings.figures import between, quoted, times
-from kdaprof.analysis.guards import may_enter_ratio
 from kdaprof.analysis.interleaved import MIN_ROUNDS, compare_interleaved
 from kdaprof.analysis.view import CellView
 from kdaprof.runs.results import Finding
@@ -17,7 +16,7 @@ SLOWER_ABOVE = 1.0
 def tf32_slower(views: Sequence[CellView]) -> Iterator[Finding]:
     """A float32 product that tf32 makes slower, by the rounds that both share."""
     for group in groups_of(views):
-        fit = {v.cell.key.path: v for v in group if may_enter_ratio(v.facts["wall_ns"])}
+        fit = {v.cell.key.path: v for v in group if enters(v.facts, "wall_ns")}
         full, less = fit.get("fp32"), fit.get("tf32")
         if full is None or less is None:
             continue

@@ -10,7 +10,7 @@ from kdaprof.runs.record import CellRecord, Check
 from kdaprof.runs.units import format_error
 
 # Workloads whose outputs a reference exists for: there, a cell that was never compared is refused as well.
-WITH_REFERENCE = ("kda", "gdn", "gdn2", "precond_kda")
+WITH_REFERENCE = ("kda", "gdn", "gdn2", "precond_kda", "mha", "gemm")
 
 
 def describe_failure(check: Check) -> str:
