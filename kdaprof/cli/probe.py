@@ -202,6 +202,8 @@ def _step_request(args: argparse.Namespace, argv: tuple[str, ...]) -> StepReques
         raise UsageError("--cold-limit is the op's: a step's cold start is one step")
     if args.shape is not None:
         raise UsageError("--shape is the op's: a step takes --batch, --seq and --max-iter")
+    if args.target is not None:
+        _refuse_for_target(args)
     named = args.paths if args.path is None else args.path
     samples = STEP_EFFORT.samples if args.samples is None else args.samples
     request = StepRequest(
@@ -233,6 +235,14 @@ def _step_request(args: argparse.Namespace, argv: tuple[str, ...]) -> StepReques
         command=("kdaprof", "probe", *argv),
     )
     return request.checked()
+
+
+def _refuse_for_target(args: argparse.Namespace) -> None:
+    """A step of the user's own has its sizes, its op and its context in its code: a flag would only be a wrong label."""
+    given = [flag for flag in (*_STEP_FLAGS, "preset", "path", "paths", "modes") if getattr(args, flag) is not None]
+    given += ["contexts"] if args.contexts != "plain" else []
+    if given:
+        raise UsageError(f"--{given[0].replace('_', '-')} is the built-in step's: what --target names has its own")
 
 
 def _require_torch() -> None:

@@ -27,6 +27,11 @@ PAGE = Path(__file__).parents[2] / "docs" / "your-own-step.md"
         (["--workload", "step", "--ablate", "mha"], "kda"),
         (["--workload", "step", "--contexts", "no_grad"], "unknown"),
         (["--target", "my_step"], "package.module:make_step"),
+        (["--target", "m:f", "--batch", "4"], "--batch is the built-in step's"),
+        (["--target", "m:f", "--ablate", "kda"], "--ablate is the built-in step's"),
+        (["--target", "m:f", "--contexts", "autocast"], "--contexts is the built-in step's"),
+        (["--target", "m:f", "--path", "fused"], "--path is the built-in step's"),
+        (["--target", "m:f", "--modes", "eager,graph"], "--modes is the built-in step's"),
     ],
 )
 def test_what_has_no_meaning_is_refused_in_one_line(
