@@ -238,7 +238,7 @@ def _step_request(args: argparse.Namespace, argv: tuple[str, ...]) -> StepReques
 
 
 def _refuse_for_target(args: argparse.Namespace) -> None:
-    """A step of the user's own has its sizes, its op and its context in its code: a flag would only be a wrong label."""
+    """A user's step has its sizes, its op and its context in its code: a flag would only be a wrong label."""
     given = [flag for flag in (*_STEP_FLAGS, "preset", "path", "paths", "modes") if getattr(args, flag) is not None]
     given += ["contexts"] if args.contexts != "plain" else []
     if given:
