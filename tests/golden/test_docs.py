@@ -97,7 +97,7 @@ def _ids(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("path", PAGES, ids=_ids)
+@pytest.mark.parametrize("path", [*PAGES, *(ROOT / name / "README.md" for name in ("probes", "reports"))], ids=_ids)
 def test_every_link_and_anchor_leads_somewhere(path: Path) -> None:
     dead = []
     for link in page_of(path).links:
@@ -125,6 +125,8 @@ def test_the_readme_names_every_verb() -> None:
 @pytest.mark.parametrize("path", PAGES, ids=_ids)
 def test_the_commands_in_the_text_have_these_flags(path: Path) -> None:
     for span in page_of(path).spans:
+        if span.startswith("python ") and "/" in span:
+            assert (ROOT / span.split()[1]).exists(), span
         words = (
             Command(span.partition(" > ")[0], frozenset(), "").words if span.startswith((".venv/bin/k", "kd")) else []
         )
