@@ -9,6 +9,7 @@ from pathlib import Path
 
 from kdaprof.cli.parser import VerbParser
 from kdaprof.cli.probe_library import EXAMPLES as LIBRARY_EXAMPLES
+from kdaprof.cli.probe_library import FLAGS as LIBRARY_FLAGS
 from kdaprof.cli.probe_library import library_request
 from kdaprof.cli.standing import add_store_flag, store_of
 from kdaprof.cli.stopping import stoppable
@@ -93,6 +94,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--ablate", metavar="A,B", help="also, interleaved: kda, the op replaced by a copy; iters, half the iterations"
     )
     step.add_argument("--target", metavar="M:F", help="your own step: package.module:make_step, called with the device")
+    parser.add_argument_group("attention and products (--workload mha, gemm)", LIBRARY_FLAGS)
     how = parser.add_argument_group("how")
     how.add_argument("--rounds", type=int, default=5, help="interleaved rounds, which give the interval (%(default)s)")
     how.add_argument("--samples", type=int, help="timed calls a round and cell (20), timed steps (8)")

@@ -10,6 +10,12 @@ from kdaprof.probe.library_plan import GEMM_UTIL_SECONDS, LIBRARY_EFFORT, Librar
 from kdaprof.workloads.gemm import facts as gemm
 from kdaprof.workloads.mha import facts as mha
 
+FLAGS = """\
+mha: causal attention; --paths flash, cudnn, mem-efficient, math, composite (all by default), --shape B,H,T,D
+(default 10,12,512,64), --dtype float32,bfloat16,float16, --phases fwd, bwd, fwdbwd.
+gemm: one product; --paths fp32, tf32, fp16, bf16, fp8 (all by default), --shape M,K,N (default 5120,2048,8192).
+Both: --preset field names the default sizes; tiny ones without a GPU. The tables: kdaprof report RUN --tables field."""
+
 EXAMPLES = """\
   kdaprof probe --workload mha
       attention by backend (flash, cudnn, mem-efficient, math) and of its parts, float32, bfloat16, float16; a backend
