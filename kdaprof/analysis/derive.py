@@ -22,7 +22,7 @@ from kdaprof.analysis.view import CellView, KernelRow, RawRun
 from kdaprof.runs.facts import Fact
 from kdaprof.runs.results import CellResult, RunResults
 
-BACKWARD_NAME = re.compile(r"(?i)(^|_)(bwd|backward)(_|$)|Backward")
+BACKWARD_NAME = re.compile(r"(?i)(^|_)(bwd|bprop|backward)(_|$)|Backward")
 MORE_THAN_FORWARD = 1.3
 """Without a name that says so, a forward + backward launches at least this many times what its forward does."""
 

@@ -146,6 +146,8 @@ def rows(*calls: int, name: str = "gemm") -> tuple[KernelRow, ...]:
         ("fwdbwd", rows(1379), (), None),
         ("fwdbwd", rows(2, name="kdaprof_kda_fwd_prepare"), rows(2, name="kdaprof_kda_fwd_prepare"), False),
         ("fwdbwd", rows(1, name="kdaprof_kda_bwd_prepare"), rows(2), True),
+        ("fwdbwd", rows(1, name="cudnn_generated_fort_native_sdpa_sm90_flash_bprop_wgmma_f16"), rows(1), True),
+        ("fwdbwd", rows(1, name="cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16"), rows(1), False),
         ("fwdbwd", rows(1, name="void at::native::layer_norm_grad_input_kernel_Backward"), rows(1), True),
     ],
 )
