@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
+from kdaprof.runs.arch import Arch
+
 FLA = "https://github.com/fla-org/flash-linear-attention"
 TRITON = "https://github.com/triton-lang/triton"
-
-Arch = tuple[int, int | None]
-"""Compute capability; None for every minor of a major."""
 
 HOPPER: tuple[Arch, ...] = ((9, 0),)
 DATACENTRE_BLACKWELL: tuple[Arch, ...] = ((10, None),)
@@ -97,11 +96,6 @@ FAULTS: tuple[KnownFault, ...] = (
         source=f"{FLA}/issues/913",
     ),
 )
-
-
-def on_arch(archs: tuple[Arch, ...], capability: tuple[int, int]) -> bool:
-    """Whether a capability is among `archs`."""
-    return any(major == capability[0] and minor in (None, capability[1]) for major, minor in archs)
 
 
 def in_range(version: str | None, wanted: str) -> bool:

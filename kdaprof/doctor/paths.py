@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kdaprof.doctor.elsewhere import ELSEWHERE, Elsewhere
-from kdaprof.doctor.faults import FAULTS, in_range, on_arch
+from kdaprof.doctor.faults import FAULTS, in_range
 from kdaprof.doctor.machine import Machine
 from kdaprof.doctor.requirements import ATTENTION, ATTENTION_SOURCE, FLA_SETTINGS, FLA_SOURCE, HANDED_ON_SOURCE
+from kdaprof.kda.peers.elsewhere import ELSEWHERE, place_of
+from kdaprof.runs.arch import on_arch
 from kdaprof.runs.checkup import Check
 
 
@@ -56,21 +57,9 @@ def elsewhere_checks(machine: Machine) -> Iterator[Check]:
             id=f"elsewhere-{other.id}",
             group="elsewhere",
             status="unknown" if machine.capability is None else "ok",
-            text=_where(other, machine.capability),
+            text=f"{other.name}: {place_of(other, machine.capability)}",
             source=other.source,
         )
-
-
-def _where(other: Elsewhere, capability: tuple[int, int] | None) -> str:
-    places = ", ".join(f"sm_{major}{'x' if minor is None else minor}" for major, minor in other.runs_on)
-    if capability is None:
-        return f"{other.name}: for {places}; {other.limits}"
-    here = f"sm_{capability[0]}{capability[1]}"
-    if not on_arch(other.runs_on, capability):
-        return f"{other.name}: cannot run on {here}, it is for {places}: {other.reason}"
-    if not on_arch(other.trains_on, capability):
-        return f"{other.name}: runs on {here}, forward only; {other.limits}"
-    return f"{other.name}: runs on {here}, with a backward; {other.limits}"
 
 
 def _ours(machine: Machine) -> Iterator[Check]:

@@ -8,6 +8,7 @@ from kdaprof.analysis.verdict import sentence
 from kdaprof.report.gfm import plain
 from kdaprof.report.machine import ceilings, conditions, environment, overhead
 from kdaprof.report.pairs import cells_of, naming, pairs_of
+from kdaprof.report.peers import peers
 from kdaprof.report.proof import evidence, findings, refusals
 from kdaprof.report.scene import Scene
 from kdaprof.report.sections import figures, from_eager_to_floor, idle, instruments, more, spread, stages, taken
@@ -35,6 +36,7 @@ SECTIONS: tuple[tuple[str, Section], ...] = (
     ("Where the GPU idles", idle),
     ("Stages", stages),
     ("Which path ran", evidence),
+    ("Peers", peers),
     ("Instruments against each other", instruments),
     ("Refused figures", refusals),
     ("More figures", more),

@@ -11,7 +11,6 @@ from packaging.specifiers import SpecifierSet
 from paper_machine import H200, machine, without_card
 
 from kdaprof.doctor.declared import parse_declared
-from kdaprof.doctor.elsewhere import ELSEWHERE
 from kdaprof.doctor.examine import examine
 from kdaprof.doctor.faults import FAULTS
 from kdaprof.doctor.machine import AttentionAnswer, Card, Machine, PathAnswer
@@ -19,6 +18,7 @@ from kdaprof.errors import UsageError
 from kdaprof.instruments.fakes.sensor import FakeSensor
 from kdaprof.instruments.reading import Missing
 from kdaprof.instruments.sensor import GpuProcess, Utilisation
+from kdaprof.kda.peers.elsewhere import ELSEWHERE
 from kdaprof.runs.checkup import Check, checkup_document, checkup_schema, unfit
 from kdaprof.runs.record import Ceiling
 

@@ -10,6 +10,7 @@ import paper_runs
 import pytest
 
 from kdaprof.report.markdown import SECTIONS, render
+from kdaprof.report.peers import peers
 from kdaprof.report.step import by_phase, levers_section, modes
 from kdaprof.report.step_cold import cold_section
 from kdaprof.report.step_memory import memory_section
@@ -44,8 +45,8 @@ def tables(text: str) -> list[list[list[str]]]:
 
 def test_sections_stand_in_the_order_of_what_a_reader_needs() -> None:
     text = render(*paper_runs.h200_run())
-    steps = (by_phase, modes, levers_section, cold_section, memory_section)  # an op has none
-    assert headings(text) == ["Verdict", *(heading for heading, section in SECTIONS if section not in steps)]
+    absent = (by_phase, modes, levers_section, cold_section, memory_section, peers)  # an op has none, this run no peer
+    assert headings(text) == ["Verdict", *(heading for heading, section in SECTIONS if section not in absent)]
     assert text.startswith("# kda: fused, tensor on NVIDIA H200\n\nkda · B 10, T 512")
     assert text.endswith("\n")
 
@@ -245,3 +246,27 @@ def test_no_name_of_a_machine_or_place_is_printed() -> None:
     text = render(*paper_runs.h200_run())
     assert "box" not in text
     assert "/srv/kda" not in text
+
+
+def test_peers_end_with_a_reason_and_others_with_what_this_card_runs() -> None:
+    """FlashKDA was asked for and is no row of those elsewhere; what an H200 cannot run says which card it is for."""
+    run, results = paper_runs.h200_run()
+    why = CellError(type="UnavailableError", text="flash-kda is not installed")
+    cells = tuple(
+        replace(cell, key=cell.key.sibling(path="flashkda"), status="unavailable", error=why, observed=None)
+        if cell.key.path == "tensor"
+        else cell
+        for cell in run.cells
+    )
+    renamed = tuple(
+        replace(result, id=cell.id, facts={}, stages=()) if cell.key.path == "flashkda" else result
+        for cell, result in zip(cells, results.cells, strict=True)
+    )
+    text = section(render(replace(run, cells=cells), replace(results, cells=renamed, findings=())), "Peers")
+    (table,) = tables(text)
+    rows = {row[0]: row[2] for row in table[2:]}
+    assert rows["flashkda"] == "unavailable: flash-kda is not installed"
+    assert "FlashKDA (CUTLASS)" not in rows
+    assert rows["lethe's training backward"].startswith("cannot run on sm_90, it is for sm_100: tcgen05")
+    assert rows["FlashQLA (TileLang)"].startswith("runs on sm_90, with a backward")
+    assert all(row[3] for row in table[2:])

@@ -11,6 +11,7 @@ from kdaprof.report.html.charts.watched import utilisation
 from kdaprof.report.html.grids import entry_grid, figure_grid, plain_grid
 from kdaprof.report.html.model import Block, Folded, Prose, Section, Subject
 from kdaprof.report.labels import IDLE_CLASSES
+from kdaprof.report.peers import NOT_HERE, peers_table
 from kdaprof.report.sections import (
     GRAPH_LEGEND,
     IDLE_LEGEND,
@@ -183,7 +184,10 @@ def peers(subject: Subject) -> Section | None:
     if not pairs:
         return None
     grid = figure_grid("peers-table", "Peers", pairs, subject.scene.naming, MAIN)
-    return Section("peers", "Peers", (grid,), "Implementations of others, interleaved with ours in the same rounds.")
+    others = peers_table(subject.scene)
+    known = (Prose((NOT_HERE,)), entry_grid("others", "Peers and others", others)) if others else ()
+    lead = "Implementations of others, interleaved with ours in the same rounds."
+    return Section("peers", "Peers", (grid, *known), lead)
 
 
 def more(subject: Subject) -> Section | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kdaprof.doctor.faults import Arch
+from kdaprof.runs.arch import Arch, on_arch
 
 CEILING_REPORT = "field report kda-sota-ceiling, 2026-09-27"
 
@@ -80,3 +80,16 @@ ELSEWHERE: tuple[Elsewhere, ...] = (
         source="https://github.com/MoonshotAI/FlashKDA, https://github.com/MoonshotAI/FlashKDA/issues/4",
     ),
 )
+
+
+def place_of(other: Elsewhere, capability: tuple[int, int] | None) -> str:
+    """Whether the implementation runs on that card, and why not; where it runs, when no card is known."""
+    places = ", ".join(f"sm_{major}{'x' if minor is None else minor}" for major, minor in other.runs_on)
+    if capability is None:
+        return f"for {places}; {other.limits}"
+    here = f"sm_{capability[0]}{capability[1]}"
+    if not on_arch(other.runs_on, capability):
+        return f"cannot run on {here}, it is for {places}: {other.reason}"
+    if not on_arch(other.trains_on, capability):
+        return f"runs on {here}, forward only; {other.limits}"
+    return f"runs on {here}, with a backward; {other.limits}"
