@@ -31,6 +31,8 @@ from kdaprof.runs.results import Evidence, Finding, RunResults
 from kdaprof.runs.store import REPORT_FILE
 
 RECORDED_RUN = "reports/h200-kda"
+FIELD_WORKLOADS = ("mha", "gemm")
+"""What is read from the field tables: rates, the card's clock and power, whether a product's figure stands."""
 
 ROWS: tuple[Spec, ...] = (
     ("eager", "wall_ns", "wall", "ci95"),
@@ -89,6 +91,8 @@ def show_run(console: Console, record: RunRecord, results: RunResults, *, path: 
         _line(console, f"run directory  {path}", "dim")
         if (path / REPORT_FILE).exists():  # a probe that was killed had no time to write one
             _line(console, f"whole report   {path / REPORT_FILE}", "dim")
+        if any(cell.key.workload in FIELD_WORKLOADS for cell in record.cells):
+            _line(console, f"rates, clocks  kdaprof report {path} --tables field", "dim")
 
 
 def recorded_run_hint(record: RunRecord) -> str | None:

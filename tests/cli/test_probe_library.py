@@ -92,6 +92,7 @@ def test_the_verdict_speaks_of_each_dtype(probe: Run) -> None:
     assert code == 0
     assert "math float32: ran on the CPU" in out
     assert "math bfloat16: ran on the CPU" in out
+    assert "--tables field" in out
 
 
 def test_products_whole(probe: Run) -> None:
