@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from small_probes import EFFORT, rules
 
 from kdaprof.analysis.derive import derive
 from kdaprof.analysis.recompute import load_raw
 from kdaprof.kda.peers.facts import FLA, installed_version
-from kdaprof.probe.plan import Effort, Request
+from kdaprof.probe.plan import Request
 from kdaprof.probe.real import real_lab
 from kdaprof.probe.session import run_probe
 from kdaprof.report.progress import Silent
@@ -19,10 +20,6 @@ from kdaprof.runs.results import CellResult
 pytestmark = pytest.mark.gpu
 
 needs_fla = pytest.mark.skipif(installed_version(FLA.distributions) is None, reason="fla-core is not installed")
-EFFORT = Effort(
-    rounds=2, rounds_most=1, samples=3, warmup=2, events=2, burst=3, allocator=2, profiled=3, profiled_full=2,
-    util_seconds=0,
-)  # fmt: skip
 
 Cells = list[tuple[CellRecord, CellResult]]
 
@@ -38,10 +35,6 @@ def probed(workload: str, paths: str, out: Path, *, phases: str = "fwdbwd") -> C
     raw = load_raw(out)
     results = derive(raw)
     return [(cell, results.cell(cell.id)) for cell in raw.record.cells]
-
-
-def rules(result: CellResult) -> set[str]:
-    return {reason.rule for fact in result.facts.values() for reason in fact.reasons}
 
 
 def kernels(result: CellResult) -> str | None:

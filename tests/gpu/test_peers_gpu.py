@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from small_probes import EFFORT, rules
 
 from kdaprof.analysis.derive import derive
 from kdaprof.analysis.recompute import load_raw
@@ -18,7 +19,7 @@ from kdaprof.kda.peers.facts import FLA, installed_version
 from kdaprof.kda.peers.loading import load
 from kdaprof.probe import session
 from kdaprof.probe.child import ChildResult, ChildSpec
-from kdaprof.probe.plan import Effort, Plan, Request
+from kdaprof.probe.plan import Plan, Request
 from kdaprof.probe.profiled import profile_cell
 from kdaprof.probe.real import real_lab
 from kdaprof.probe.session import run_probe
@@ -30,10 +31,6 @@ from kdaprof.workloads import op as op_module
 pytestmark = pytest.mark.gpu
 
 needs_fla = pytest.mark.skipif(installed_version(FLA.distributions) is None, reason="fla-core is not installed")
-EFFORT = Effort(
-    rounds=2, rounds_most=1, samples=3, warmup=2, events=2, burst=3, allocator=2, profiled=3, profiled_full=2,
-    util_seconds=0,
-)  # fmt: skip
 
 
 def plan(out: Path, phases: str) -> Plan:
@@ -49,10 +46,6 @@ def of_fla(out: Path) -> tuple[RunRecord, list[tuple[CellRecord, CellResult]]]:
     raw = load_raw(out)
     results = derive(raw)
     return raw.record, [(c, results.cell(c.id)) for c in raw.record.cells if c.key.path == "fla"]
-
-
-def rules(result: CellResult) -> set[str]:
-    return {reason.rule for fact in result.facts.values() for reason in fact.reasons}
 
 
 @needs_fla

@@ -93,6 +93,18 @@ def test_cold_starts_end_at_the_limit_too(tmp_path: Path) -> None:
     assert "took longer than 60 s" in cell.observed.missing["cold_ns"]
 
 
+def test_the_limit_holds_for_kda_s_relatives(tmp_path: Path) -> None:
+    """The check before the rounds; FLA is not needed for a child that takes too long."""
+    paper = PaperLab(spawn=PaperSpawn(lambda spec: TOO_LONG))
+    plan = tiny_plan(tmp_path / "run", "cpu:0", workload="gdn", paths="tensor,fla", modes="eager", effort=LIMITED)
+    record = run_probe(plan, paper.lab()).record
+    status, why = told(record, "fla")
+    assert status == "failed"
+    assert "limited by --cold-limit 60" in why
+    assert told(record, "tensor")[0] == "ok"
+    assert {case.key.workload for spec, _, _ in paper.spawn.asked for case in spec.cases} == {"gdn"}
+
+
 def test_without_a_limit_nothing_is_tried_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def absent(*_args: object, **_kwargs: object) -> None:
         raise UnavailableError("fla-core is not installed (pip install 'kdaprof[peers]')")
