@@ -68,7 +68,11 @@ def build_parser() -> argparse.ArgumentParser:
     what.add_argument(
         "--path", metavar="PATH", help="one path: fused, tensor, tensor-rows, compiled, reference, fla, flashkda"
     )
-    what.add_argument("--paths", metavar="A,B", help="several, interleaved (default: fused,tensor)")
+    what.add_argument(
+        "--paths",
+        metavar="A,B",
+        help="several, interleaved (default: fused,tensor; gdn, gdn2: tensor,fla; precond-kda: reference,fla)",
+    )
     what.add_argument("--shape", metavar="B,T,H,K,V", help="default 10,512,12,64,64 on a GPU, 1,40,2,32,32 without")
     what.add_argument(
         "--preset", metavar="P", help="production, fla-model, fla-registry: shape and dtype (step: below)"
