@@ -65,7 +65,8 @@ def recurrent_precond_kda(
         S   = S' + beta_t p_t (v_t - S'^T k_t)^T       erased at k, written at p
         o_t = scale * S^T q_t
 
-    Returns: o [B, T, H, V] in v's dtype. Source of the formula: `fla/ops/precond_kda` (fla-org/…#950).
+    Returns: o [B, T, H, V] in v's dtype. Source of the formula:
+    https://github.com/fla-org/flash-linear-attention/pull/950.
     """
     acc = accumulate_dtype(v.dtype)
     with no_autocast(q.device.type):
