@@ -17,6 +17,7 @@ from kdaprof.analysis.recompute import load_raw
 from kdaprof.cli.main import main
 from kdaprof.errors import BadFileError, UsageError
 from kdaprof.runs import ranks as ranks_module
+from kdaprof.runs.history import read_history
 from kdaprof.runs.ranks import Rank, rank_folders, rank_of
 
 SCRIPT = Path(__file__).with_name("ddp_loop.py")
@@ -28,7 +29,13 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     environ = os.environ | {"OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [*command, str(SCRIPT), str(out), "0.02"], env=environ, capture_output=True, text=True, timeout=120, check=False
+        [*command, str(SCRIPT), str(out), "0.02"],
+        cwd=out.parent,
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
     return out
@@ -46,6 +53,11 @@ def test_each_rank_has_its_run_and_rank_0_the_manifest(job: Path) -> None:
         phases = [cell.key.phase for cell in raw.record.cells]
         assert phases == ["fwd", "bwd", "opt", "other", "step"]
         assert {len(rows) for rows in raw.samples.values()} == {25}
+
+
+def test_both_ranks_stand_in_one_history(job: Path) -> None:
+    runs = {(entry.stamp.run, entry.stamp.complete) for entry in read_history(job.parent / ".kdaprof")}
+    assert runs == {("run-rank00000", True), ("run-rank00001", True)}
 
 
 def test_the_late_rank_is_the_straggler_and_the_other_waits_in_collectives(job: Path) -> None:
