@@ -26,7 +26,7 @@ MODES_LEGEND = (
     "Error: of an eager step, loss, representation and gradients against the float64 recurrence; of a captured "
     "one, outputs of its replays and what they did to the weights against as many eager steps."
 )
-LEVERS_LEGEND = "Derived entries are Amdahl's limit, one at a time: they do not add up."
+LEVERS_LEGEND = "What was measured stands first. Derived entries are Amdahl's limit, one at a time: they do not add up."
 
 
 def by_phase(scene: Scene) -> list[str]:
@@ -114,8 +114,8 @@ def levers_section(scene: Scene) -> list[str]:
 
 
 def levers_table(scene: Scene) -> Table | None:
-    """From and to, the largest gain of each step first; None without a lever."""
-    found = levers(scene.record, scene.results)
+    """From and to: of each step what was measured, then what is derived, the largest gain first; None without one."""
+    found = sorted(levers(scene.record, scene.results), key=lambda lever: (lever.whole.id, not lever.measured))
     if not found:
         return None
     return figure_table(

@@ -136,7 +136,10 @@ def test_the_report_shows_table_sum_and_levers() -> None:
     assert "The phases add up to 100 % of the step." in text
     assert "· of it kda" in text
     assert "## Levers" in text
-    assert "measured here" in text
+    rows = [line for line in text.split("## Levers")[1].split("\n## ")[0].splitlines() if line.startswith("| tensor")]
+    measured = ["measured here" in row for row in rows]
+    assert measured == sorted(measured, reverse=True)
+    assert sum(measured) == 4
 
 
 def test_the_private_pool_of_a_capture_has_a_column_of_its_own() -> None:

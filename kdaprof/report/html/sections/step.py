@@ -51,7 +51,8 @@ def levers(subject: Subject) -> Section | None:
     if table is None:
         return None
     grid = entry_grid("levers-table", "Levers", table, notes=(LEVERS_LEGEND,), stacked=True)
-    return Section("levers", "Levers", (grid,), "What the step would gain, the largest first.")
+    lead = "What the step gained where it was tried, then what it would gain, the largest first."
+    return Section("levers", "Levers", (grid,), lead)
 
 
 def cold(subject: Subject) -> Section | None:
