@@ -131,21 +131,17 @@ def variants(base: KernelConfig) -> list[KernelConfig]:
     """What `scan` tries: every kernel's knobs, the others held at the table's values."""
     found = [replace(base, prepare_registers=r) for r in (None, 168, 128)]
     found += [
-        replace(base, whole_warps=w, whole_stages=s, recur_warps=min(w, 2), recur_stages=s)
-        for w, s in ((2, 2), (4, 1), (4, 2), (4, 3), (8, 2), (8, 3))
-    ]
-    found += [
-        replace(base, back_bv=bv, back_warps=w, back_stages=s)
-        for bv, w, s in ((16, 1, 2), (16, 1, 3), (16, 2, 3), (32, 2, 2), (32, 2, 3), (64, 4, 2), (64, 4, 3), (64, 8, 2))
+        replace(base, recur_bv=bv, recur_warps=w, recur_stages=s, back_bv=bv, back_warps=w, back_stages=s)
+        for bv, w, s in ((16, 1, 2), (16, 1, 3), (32, 2, 3), (64, 4, 3))
     ]
     found += [
         replace(base, state_bv=bv, state_warps=w, state_stages=s, state_registers=r)
         for bv, w, s, r in (
-            (16, 4, 2, None), (16, 4, 3, None), (16, 4, 4, None), (16, 4, 3, 168), (32, 4, 2, None), (32, 4, 2, 168),
-            (32, 8, 2, None),
+            (16, 4, 1, None), (16, 4, 1, 168), (32, 4, 1, None), (32, 4, 2, None), (32, 4, 1, 168), (64, 4, 1, None),
+            (64, 4, 1, 168), (64, 4, 2, None), (64, 8, 1, None), (64, 8, 1, 128),
         )
     ]  # fmt: skip
-    found += [replace(base, pairs_registers=r) for r in (None, 168)]
+    found += [replace(base, pairs_registers=r) for r in (None, 168, 128)]
     return list(dict.fromkeys(found))
 
 

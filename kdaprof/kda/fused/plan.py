@@ -13,11 +13,11 @@ from typing import Any
 
 import torch
 
-from kdaprof.kda.fused.config import KernelConfig, block, channel_warps, pad
+from kdaprof.kda.fused.config import LEAST_MEMORY, KernelConfig, block, channel_warps, pad
 from kdaprof.kda.fused.kernels import kept, pairs, prepare, recur, state
-from kdaprof.kda.fused.sizes import GROUP, gradient_elements, in_place, pairs_elements, record_elements
 from kdaprof.kda.fused.support import CHUNK
 
+GROUP = 2 * CHUNK
 Dtypes = tuple[torch.dtype | None, ...]
 
 
@@ -71,9 +71,34 @@ class BackwardPlan:
     pairs: Stage
 
 
+def _lines(elements: int) -> int:
+    """Float32 elements, up to the next 128 bytes."""
+    return -(-elements // 32) * 32
+
+
+def record_elements(k_dim: int) -> int:
+    """Float32 elements of one chunk's record (layout: `kernels/common.py`)."""
+    return _lines(3 * CHUNK * k_dim + 2 * CHUNK * CHUNK + k_dim + CHUNK)
+
+
+def pairs_elements(k_dim: int, spare: bool) -> int:
+    """Float32 elements of one chunk's part of a gradient record; `spare` unless q, k and g are float32."""
+    return _lines(2 * CHUNK * CHUNK + k_dim + CHUNK + (3 * CHUNK * k_dim if spare else 0))
+
+
+def chunks_of(time: int) -> int:
+    """Chunks of `time` tokens; even, since the backward keeps states for every second one."""
+    return -(-time // GROUP) * (GROUP // CHUNK)
+
+
 def at_home(dtypes: Dtypes, k_dim: int, v_dim: int, time: int) -> bool:
     """Whether a group's states are kept where its gradients will be, and fit there (`kernels/common.py`)."""
-    return in_place(dtypes, k_dim, v_dim) and time % GROUP == 0
+    return (
+        LEAST_MEMORY
+        and k_dim == v_dim <= 2 * GROUP
+        and time % GROUP == 0
+        and all(x is torch.float32 for x in dtypes[:4])
+    )
 
 
 def dots(dtypes: Dtypes, precision: str) -> str:
@@ -88,16 +113,9 @@ def forward_plan(
     precision: str,
 ) -> ForwardPlan:  # fmt: skip
     """The plan for inputs of `dtypes` (q, k, v, g, beta, initial state or None) on `device`."""
-    whole = in_place(dtypes, k_dim, v_dim)
-    record = record_elements(k_dim, v_dim, whole)
-    bv = v_dim if whole else block(v_dim, config.recur_bv)
-    warps, stages = (
-        (config.whole_warps, config.whole_stages) if whole else (config.recur_warps, config.recur_stages)
-    )  # fmt: skip
-    shared = {
-        "K": k_dim, "KP": pad(k_dim), "V": v_dim, "RECORD": record, "IN_PLACE": whole,
-        "PRECISION": dots(dtypes, precision),
-    }  # fmt: skip
+    record = record_elements(k_dim)
+    bv = block(v_dim, config.recur_bv)
+    shared = {"K": k_dim, "KP": pad(k_dim), "RECORD": record, "PRECISION": dots(dtypes, precision)}
     return ForwardPlan(
         record,
         v_dim // bv,
@@ -108,8 +126,11 @@ def forward_plan(
         ),
         Stage(
             recur.kdaprof_kda_fwd_recur,
-            {**shared, "BV": bv, "HAS_H0": dtypes[5] is not None, "HAS_HT": final_state, "STAGES": stages},
-            num_warps=warps, num_stages=stages,
+            {
+                **shared, "V": v_dim, "BV": bv, "HAS_H0": dtypes[5] is not None, "HAS_HT": final_state,
+                "STAGES": config.recur_stages,
+            },
+            num_warps=config.recur_warps, num_stages=config.recur_stages,
         ),
     )  # fmt: skip
 
@@ -123,27 +144,22 @@ def backward_plan(
     # Sums through the state wait in dq, dk and dg for the last stage; half precision would round them.
     spare = not all(dtypes[i] is torch.float32 for i in (0, 1, 3))
     part = pairs_elements(k_dim, spare)
-    record = gradient_elements(k_dim, v_dim, spare, home)
-    whole = in_place(dtypes, k_dim, v_dim)
+    record = part + (0 if home else 2 * v_dim * (k_dim + CHUNK))
     bv = block(v_dim, config.back_bv)
     sizes = {"K": k_dim, "KP": pad(k_dim), "GRECORD": record}
     states = {**sizes, "V": v_dim, "PRECISION": dots(dtypes, precision)}
-    values = 2 * CHUNK * k_dim if whole else 3 * CHUNK * k_dim + 2 * CHUNK * CHUNK  # where V' is in a record
-    saved = {"RECORD": record_elements(k_dim, v_dim, whole), "VALUES": values}
+    saved = {"RECORD": record_elements(k_dim)}
     products = (
         Stage(
             state.kdaprof_kda_bwd_state,
-            {
-                "K": k_dim, "BV": block(v_dim, config.state_bv), "RECORD": saved["RECORD"], "GRECORD": record,
-                "PRECISION": dots(dtypes, precision), "STAGES": config.state_stages,
-            },
+            {**states, **saved, "BV": block(v_dim, config.state_bv), "STAGES": config.state_stages},
             num_warps=config.state_warps, num_stages=config.state_stages, maxnreg=config.state_registers,
         )
         if home
         else Stage(
             kept.kdaprof_kda_bwd_kept,
             {
-                **states, **saved, "PAIRS": part, "BV": block(v_dim, config.kept_bv), "SPARE": spare,
+                **states, "PAIRS": part, "BV": block(v_dim, config.kept_bv), "SPARE": spare,
                 "STAGES": config.kept_stages,
             },
             num_warps=config.kept_warps, num_stages=config.kept_stages,

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from kdaprof.kda.fused.plan import BackwardPlan, Dtypes, ForwardPlan, Stage
-from kdaprof.kda.fused.sizes import chunks_of
+from kdaprof.kda.fused.plan import BackwardPlan, Dtypes, ForwardPlan, Stage, chunks_of
 
 
 def on(device: torch.device) -> contextlib.AbstractContextManager[object]:
@@ -48,8 +47,8 @@ def run_forward(
             return o, ht, rec
         bits = q.data_ptr() | k.data_ptr() | v.data_ptr() | g.data_ptr() | beta.data_ptr()
         aligned = (bits if h0 is None else bits | h0.data_ptr()) & 15 == 0
-        plan.prepare(rows * chunks, aligned, q, k, g, beta, rec, o, scale, time, heads, chunks, 0)
-        plan.recur(rows * plan.blocks, aligned, rec, v, beta, h0, o, ht, time, heads, chunks)
+        plan.prepare(rows * chunks, aligned, q, k, g, beta, rec, scale, time, heads, chunks, 0)
+        plan.recur(rows * plan.blocks, aligned, rec, v, h0, o, ht, time, heads, chunks)
     return o, ht, rec
 
 
@@ -76,16 +75,11 @@ def run_backward(
         bits = q.data_ptr() | k.data_ptr() | v.data_ptr() | g.data_ptr() | beta.data_ptr() | do.data_ptr()
         bits = bits if h0 is None else bits | h0.data_ptr()
         aligned = (bits if dht is None else bits | dht.data_ptr()) & 15 == 0
-        plan.recur(
-            2 * rows * plan.blocks, aligned, rec, grec, q, k, beta, h0, do, dht, dh0, dq, dk, dg, dv, scale, time,
-            heads, chunks,
-        )  # fmt: skip
+        plan.recur(2 * rows * plan.blocks, aligned, rec, grec, v, h0, do, dht, dh0, dq, dk, dg, dv, time, heads, chunks)
         if plan.home:
-            plan.state(
-                rows * chunks // 2, aligned, rec, grec, q, k, v, beta, do, dv, dq, dk, dg, scale, time, heads, chunks
-            )
+            plan.state(rows * chunks // 2, aligned, rec, grec, v, do, dv, dq, dk, dg, scale, time, heads, chunks)
         else:
-            plan.state(rows * chunks, aligned, rec, v, beta, do, grec, dv, dq, dk, dg, scale, time, heads, chunks)
+            plan.state(rows * chunks, aligned, v, beta, do, grec, dv, dq, dk, dg, scale, time, heads, chunks)
         plan.pairs(rows * chunks, aligned, q, k, g, beta, grec, dq, dk, dg, dbeta, time, heads, chunks, 0)
     return dq, dk, dv, dg, dbeta, dh0
 
@@ -104,8 +98,8 @@ def forward_jobs(plan: ForwardPlan, dtypes: Dtypes, final_state: bool) -> list[J
     fp32 = torch.float32
     ht = fp32 if final_state else None
     return [
-        Job(plan.prepare, (q, k, g, beta, fp32, v, 1.0, 16, 1, 2, 0)),
-        Job(plan.recur, (fp32, v, beta, h0, v, ht, 16, 1, 2)),
+        Job(plan.prepare, (q, k, g, beta, fp32, 1.0, 16, 1, 2, 0)),
+        Job(plan.recur, (fp32, v, h0, v, ht, 16, 1, 2)),
     ]
 
 
@@ -114,9 +108,9 @@ def backward_jobs(plan: BackwardPlan, dtypes: Dtypes, has_dht: bool) -> list[Job
     q, k, v, g, beta, h0 = dtypes
     fp32 = torch.float32
     dht = fp32 if has_dht else None
-    states = (fp32, fp32, q, k, v, beta, v) if plan.home else (fp32, v, beta, v, fp32)
+    states = (fp32, fp32, v, v) if plan.home else (v, beta, v, fp32)
     return [
         Job(plan.pairs, (q, k, g, beta, fp32, q, k, g, beta, 16, 1, 2, 0)),
         Job(plan.state, (*states, v, q, k, g, 1.0, 16, 1, 2)),
-        Job(plan.recur, (fp32, fp32, q, k, beta, h0, v, dht, h0, q, k, g, v, 1.0, 16, 1, 2)),
+        Job(plan.recur, (fp32, fp32, v, h0, v, dht, h0, q, k, g, v, 16, 1, 2)),
     ]

@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
 
-from kdaprof.kda.fused import ops, plan, run, sizes  # noqa: E402
+from kdaprof.kda.fused import ops, plan, run  # noqa: E402
 from kdaprof.kda.fused.config import candidates  # noqa: E402
 
 
@@ -87,37 +87,23 @@ def test_a_stage_compiled_ahead_launches_through_its_handle() -> None:
 
 @pytest.mark.parametrize("k_dim", [16, 48, 64, 128])
 def test_records_begin_at_128_byte_borders(k_dim: int) -> None:
-    records = [sizes.record_elements(k_dim, 32, whole) for whole in (False, True)]
-    gradients = [sizes.gradient_elements(k_dim, 32, *flags) for flags in ((False, False), (True, False), (False, True))]
-    assert all(elements % 32 == 0 for elements in records + gradients)
-    assert records[1] >= 48 * k_dim + 512
-    assert records[0] >= records[1] + 16 * (k_dim + 32)
-    assert gradients[2] >= 512 + k_dim + 16
-    assert gradients[0] >= 512 + k_dim + 16 + 2 * k_dim * 32 + 16 * 32
-    assert gradients[1] >= gradients[0] + 48 * k_dim
-
-
-def test_x_fits_where_the_pairs_will_be() -> None:
-    for size in (16, 32, 64):
-        assert sizes.gradient_elements(size, size, False, True) >= 16 * size
+    parts = (plan.record_elements(k_dim), plan.pairs_elements(k_dim, False), plan.pairs_elements(k_dim, True))
+    assert all(elements % 32 == 0 for elements in parts)
+    assert parts[0] >= 48 * k_dim + 512 + k_dim + 16
+    assert parts[1] >= 512 + k_dim + 16
+    assert parts[2] >= 48 * k_dim + 512 + k_dim + 16
 
 
 @pytest.mark.parametrize(("time", "chunks"), [(1, 2), (16, 2), (32, 2), (33, 4), (512, 32)])
 def test_chunks_come_in_pairs(time: int, chunks: int) -> None:
-    assert sizes.chunks_of(time) == chunks
+    assert plan.chunks_of(time) == chunks
 
 
 def test_states_stay_in_the_gradients_rows_only_where_they_fit() -> None:
     full, half = (torch.float32,) * 5, (torch.float32, torch.float32, torch.bfloat16, torch.float32, torch.float32)
     assert plan.at_home((*full, None), 64, 64, 512)
-    assert plan.at_home((*full, torch.bfloat16), 32, 32, 32)
-    for dtypes, k_dim, v_dim, time in (
-        (full, 64, 64, 48),
-        (full, 64, 32, 64),
-        (full, 48, 48, 64),
-        (full, 128, 128, 64),
-        (half, 64, 64, 64),
-    ):
+    assert plan.at_home((*full, torch.bfloat16), 48, 48, 32)
+    for dtypes, k_dim, v_dim, time in ((full, 64, 64, 48), (full, 64, 32, 64), (full, 80, 80, 64), (half, 64, 64, 64)):
         assert not plan.at_home((*dtypes, None), k_dim, v_dim, time)
 
 
@@ -139,7 +125,7 @@ def test_the_fake_operator_has_the_real_ones_shapes(dtype: torch.dtype, final_st
     o, ht, rec = ops.kda_fwd(q, q, v, q, q[..., 0], None, 1.0, final_state, "tf32x3")
     assert (o.shape, o.dtype) == (v.shape, dtype)
     assert (ht.shape, ht.dtype) == ((2, 3, 32, 48) if final_state else (0,), torch.float32)
-    assert rec.shape == (2 * 3 * sizes.chunks_of(33) * sizes.record_elements(32, 48, False),)
+    assert rec.shape == (2 * 3 * plan.chunks_of(33) * plan.record_elements(32),)
 
 
 def test_products_of_half_precision_take_one_pass_unless_ieee_is_asked_for() -> None:

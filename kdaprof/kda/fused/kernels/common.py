@@ -5,22 +5,22 @@ One **record** a chunk and head, float32, in chunk order within a head (`n = (b 
 past the end is empty). The forward writes it and, when gradients are wanted, keeps it for the backward, which only
 reads it. In elements (C = 16), padded to a multiple of 128 bytes::
 
-    E  [C, K]   exp G; its last row is exp G_C        P  [C, C]  scale q_i k_j exp(G_i - G_j), j <= i
-    Kd [C, K]   k exp(G_C - G)                        A  [C, C]  (I + L)^-1
-    W  [C, K]   A Kb, and once it is used V'          unless IN_PLACE: V' [C, V] and Qs [C, K]
+    W  [C, K]   A (beta k exp G)          Qs [C, K]  scale q exp G
+    Kd [C, K]   k exp(G_C - G)            P  [C, C]  scale q_i k_j exp(G_i - G_j), j <= i
+    A  [C, C]   (I + L)^-1                D  [K]     exp G_C
+    beta [C]
 
-with Kb = beta k E and Qs = scale q E. IN_PLACE (float32, K = V = 16, 32 or 64) one program takes a whole state, so that
-V' can take W's place, and Qs wait in the rows of o that the program will overwrite.
+U = A (beta v) is not kept: making it again costs one small product, off the serial chain.
 
 The backward has two ways with the states S `[K, V]` at a chunk's start and dS `[K, V]` at its end:
 
-- HOME (IN_PLACE, and T a multiple of 32): S at the start and dS at the end of each group of two chunks. They live where
-  the group's gradients will be, S in its 32 rows of dq (rows k < 32) and dk, dS in those of dg and dv, each read by the
-  one program that overwrites it. No other state is needed (`state`): least memory and least traffic.
-- else, those of every chunk, in the gradient record.
+- HOME (float32, K = V <= 64, T a multiple of 32): S at the start and dS at the end of each group of two chunks. They
+  live where the group's gradients will be, S in its 32 rows of dq (rows k < 32) and dk, dS in those of dg and dv, each
+  read by the one program that overwrites it. What lies between is made again: least memory.
+- else, those of every chunk, with V' and X = A^T dV', in the gradient record: more memory, less work.
 
-One **gradient record** a chunk and head, made and used within the backward. HOME, X = A^T dV' `[C, V]` waits in it
-until the pairs' part takes its place; else that part comes first (PAIRS elements), then S, dS and X::
+One **gradient record** a chunk and head, made and used within the backward. First PAIRS elements, then, unless HOME, S,
+dS, V' `[C, V]`, X `[C, V]`::
 
     [C, 2, C]   column j of dP and of dL, side by side       s [K]  sum over V of S dS      b [C]  sum over V of X v
     only for half-precision inputs, else in dq, dk and dg: Gq, Gk, Gy [C, K], what dq, dk, dbeta get through S

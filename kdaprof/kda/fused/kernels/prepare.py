@@ -73,11 +73,10 @@ def inverse(a, lower, S: tl.constexpr, PRECISION: tl.constexpr):
 
 @triton.jit(do_not_specialize=["T", "H", "NC", "zero"])
 def kdaprof_kda_fwd_prepare(
-    q, k, g, beta, rec, o, scale, T, H, NC, zero,
-    K: tl.constexpr, KP: tl.constexpr, V: tl.constexpr, RECORD: tl.constexpr, IN_PLACE: tl.constexpr,
-    PRECISION: tl.constexpr,
+    q, k, g, beta, rec, scale, T, H, NC, zero,
+    K: tl.constexpr, KP: tl.constexpr, RECORD: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Forward, stage 1: the record of each chunk, but for V'. Grid: B H NC."""
+    """Forward, stage 1: the record of each chunk. Grid: B H NC."""
     n = tl.program_id(0).to(tl.int64)
     bh = n // NC
     t0 = (n - bh * NC) * 16
@@ -88,6 +87,8 @@ def kdaprof_kda_fwd_prepare(
     left = T - t0
     row = tl.arange(0, 16)
     rows = row[None, :]
+    channel = tl.arange(0, KP)[:, None]
+    live = row < left
     step = H * K
     beta += first
     gt = load_channels(g + first * K, step, left, zero, K, KP) * LOG2E
@@ -96,17 +97,16 @@ def kdaprof_kda_fwd_prepare(
 
     to_row = tl.zeros([KP, 16], tl.float32)  # G, base 2
     to_end = tl.zeros([KP, 16], tl.float32)  # G_C - G
+    total = tl.zeros([KP, 1], tl.float32)
     for m in tl.static_range(16):
         gm = pick(gt, m)
+        total += gm
         to_row = tl.where(rows >= m, to_row + gm, to_row)
         to_end = tl.where(rows < m, to_end + gm, to_end)
-    grown = tl.exp2(to_row)
-    store_channels(rec, grown, K, 16, zero, K, KP)
-    if IN_PLACE:
-        store_channels(o + first * K, qt * grown * scale, step, left, zero, K, KP)
-    else:
-        store_channels(pairs + 512 + 16 * V, qt * grown * scale, K, 16, zero, K, KP)
-    store_channels(rec + 16 * K, kt * tl.exp2(to_end), K, 16, zero, K, KP)
+    to_row = tl.exp2(to_row)
+    store_channels(rec + 16 * K, qt * to_row * scale, K, 16, zero, K, KP)
+    store_channels(rec + 32 * K, kt * tl.exp2(to_end), K, 16, zero, K, KP)
+    tl.store(pairs + 512 + channel, tl.exp2(total), mask=channel < K)
 
     i = row[:, None]
     own = tl.where(i == rows, tl.sum(qt * kt, 0)[:, None] * scale, 0.0)
@@ -125,6 +125,7 @@ def kdaprof_kda_fwd_prepare(
     a = inverse(a, lower, 4, PRECISION)
     a = inverse(a, lower, 8, PRECISION)
     store_record(pairs + 256, a, row, row, 16, 16)
-    bt = tl.load(beta + row * H, mask=row < left, other=0.0).to(tl.float32)
-    w = small_dot(a * bt[None, :], tl.trans(kt * grown), PRECISION)
-    store_record(rec + 32 * K, w, row, tl.arange(0, KP), K, KP)
+    bt = tl.load(beta + row * H, mask=live, other=0.0).to(tl.float32)
+    tl.store(pairs + 512 + K + row, bt)
+    w = small_dot(a * bt[None, :], tl.trans(kt * to_row), PRECISION)
+    store_record(rec, w, row, tl.arange(0, KP), K, KP)

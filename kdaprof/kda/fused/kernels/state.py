@@ -1,14 +1,8 @@
 # mypy: ignore-errors
-"""Products with the states, HOME: one program a group of two chunks and head, after both recurrences.
+"""Products with the states: one program a group of two chunks and head, after both recurrences.
 
-S is kept at a group's start and dS at its end; those between its chunks are never made. The sums over V are taken for
-all 32 rows against S and dS, and are brought to each chunk's own states at the end. With 0 and 1 for the chunks and D
-for exp G_C, S1 = D0 S + Kd0^T V'0 and dS0 = D1 dS + Qs1^T dO1 - Kb1^T X1, so that
-
-    dO1 S1^T = (dO1 S^T) D0 + (dO1 V'0^T) Kd0      X1 S1^T = (X1 S^T) D0 + (X1 V'0^T) Kd0
-    V'0 dS0^T = (V'0 dS^T) D1 + (V'0 dO1^T) Qs1 - (V'0 X1^T) Kb1
-
-and sum_v S dS0 and sum_v S1 dS follow from dO1 S^T, X1 S^T and V'0 dS^T without another sum over V.
+From S at the group's start and dS at its end the program makes S and dS between its chunks, V' and dV' again: that
+costs a third more products and saves half of the states' memory and all of V' and dV'.
 
 With X = A^T dV' two products of the textbook form fall away: dL = -(X V'^T)[>], since A^T [dV' (beta V)^T +
 dW (beta K exp G)^T] A^T = X U^T + Y W^T, Y = A^T dW = -X S^T and U = V' + W S.
@@ -19,103 +13,128 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from kdaprof.kda.fused.kernels.common import dot, state_at
+from kdaprof.kda.fused.kernels.common import dot, finish, load_record, load_record_t, load_tile, state_at, store_tile
 from kdaprof.kda.fused.kernels.recur import load_decay
 
 
 @triton.jit
-def both(ptr, cols, K: tl.constexpr, RECORD: tl.constexpr):
-    """Columns of a `[C, K]` matrix of both records of a group, one below the other: 32 rows."""
-    row = tl.arange(0, 32)
-    return tl.load(ptr + (row // 16 * RECORD + row % 16 * K)[:, None] + cols[None, :])
+def values(r, vt, s, row, ck, K: tl.constexpr, KP: tl.constexpr, PRECISION: tl.constexpr):
+    """V' of a chunk from S at its start."""
+    a = load_record(r + 48 * K + 256, row, row, 16, 16)
+    u = dot(a, vt * tl.load(r + 48 * K + 512 + K + row)[:, None], tl.zeros_like(vt), PRECISION)
+    return dot(-load_record(r, row, ck, K, KP), s, u, PRECISION)
 
 
 @triton.jit
-def across(square):
-    """Of `[32, 32]`, the rows of the second chunk and columns of the first; the rest is 0."""
-    row = tl.arange(0, 32)
-    return tl.where((row >= 16)[:, None] & (row < 16)[None, :], square, 0.0)
+def value_gradients(r, dot_, ds, row, ck, K: tl.constexpr, KP: tl.constexpr, PRECISION: tl.constexpr):
+    """The gradient dV' of a chunk from dS at its end."""
+    dvn = dot(load_record_t(r + 48 * K, row, row, 16, 16), dot_, tl.zeros_like(dot_), PRECISION)
+    return dot(load_record(r + 32 * K, row, ck, K, KP), ds, dvn, PRECISION)
+
+
+@triton.jit
+def products(
+    r, vt, dot_, vn, dvn, s, ds, dp, dl, through_q, through_k, y, sds, db, dv, rows, live, row, cols, step,
+    K: tl.constexpr, BV: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """Add one chunk's products of a block of V to its sums, and write its dv."""
+    a = load_record(r + 48 * K + 256, row, row, 16, 16)
+    bt = tl.load(r + 48 * K + 512 + K + row)
+    x = dot(tl.trans(a), dvn, tl.zeros_like(dvn), PRECISION)
+    vnt = tl.trans(vn)
+    st = tl.trans(s)
+    dp = dot(dot_, vnt, dp, PRECISION)
+    dl = dot(x, vnt, dl, PRECISION)
+    through_q = dot(dot_, st, through_q, PRECISION)
+    y = dot(x, st, y, PRECISION)
+    through_k = dot(vn, tl.trans(ds), through_k, PRECISION)
+    sds += tl.sum(s * ds, 1)
+    db += tl.sum(x * vt, 1)
+    store_tile(dv, x * bt[:, None], rows, cols, step, live, BV, BV)
+    return dp, dl, through_q, through_k, y, sds, db
 
 
 @triton.jit(do_not_specialize=["T", "H", "NC"])
 def kdaprof_kda_bwd_state(
-    rec, grec, q, k, v, beta, do, dv, gq, gk, gy, scale, T, H, NC,
-    K: tl.constexpr, BV: tl.constexpr, RECORD: tl.constexpr, GRECORD: tl.constexpr, PRECISION: tl.constexpr,
-    STAGES: tl.constexpr,
+    rec, grec, v, do, dv, gq, gk, gy, scale, T, H, NC,
+    K: tl.constexpr, KP: tl.constexpr, V: tl.constexpr, BV: tl.constexpr, RECORD: tl.constexpr,
+    GRECORD: tl.constexpr, PRECISION: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     """Backward, stage 2, HOME: dv; dP, dL and what dq, dk and dbeta get through the state. Grid: B H NC / 2.
 
-    gq, gk, gy are dq, dk, dg, which hold the states and which the next stage overwrites. K = V, a power of
-    two, and T is a multiple of 32.
+    gq, gk, gy are dq, dk, dg, which hold the states and which the next stage overwrites.
     """
     n = tl.program_id(0).to(tl.int64)
     groups = NC // 2
     bh = n // groups
+    t0 = (n - bh * groups) * 32
     b = bh // H
-    first = (b * T + (n - bh * groups) * 32) * H + (bh - b * H)
-    r = rec + n * (2 * RECORD)
+    first = (b * T + t0) * H + (bh - b * H)
+    r0 = rec + n * (2 * RECORD)
+    r1 = r0 + RECORD
     out = grec + n * (2 * GRECORD)
-    row = tl.arange(0, 32)
-    ck = tl.arange(0, K)
-    q += first * K
-    k += first * K
-    v += first * K
-    do += first * K
-    dv += first * K
+    row = tl.arange(0, 16)
+    low = row + 16
+    ck = tl.arange(0, KP)
+    live0 = (t0 + row) < T
+    live1 = (t0 + low) < T
+    step = H * V
+    v += first * V
+    do += first * V
+    dv += first * V
     gq += first * K
     gk += first * K
     gy += first * K
-    bt = tl.load(beta + first + row * H)[:, None]
-    dp = tl.zeros([32, 32], tl.float32)
-    dl = tl.zeros([32, 32], tl.float32)
-    through_q = tl.zeros([32, K], tl.float32)
-    through_k = tl.zeros([32, K], tl.float32)
-    y = tl.zeros([32, K], tl.float32)
-    sds = tl.zeros([K], tl.float32)
-    db = tl.zeros([32], tl.float32)
-    for v0 in tl.range(0, K, BV, num_stages=STAGES):
+    dp0 = tl.zeros([16, 16], tl.float32)
+    dl0 = tl.zeros([16, 16], tl.float32)
+    q0 = tl.zeros([16, KP], tl.float32)
+    k0 = tl.zeros([16, KP], tl.float32)
+    y0 = tl.zeros([16, KP], tl.float32)
+    sds0 = tl.zeros([KP], tl.float32)
+    db0 = tl.zeros([16], tl.float32)
+    dp1 = tl.zeros([16, 16], tl.float32)
+    dl1 = tl.zeros([16, 16], tl.float32)
+    q1 = tl.zeros([16, KP], tl.float32)
+    k1 = tl.zeros([16, KP], tl.float32)
+    y1 = tl.zeros([16, KP], tl.float32)
+    sds1 = tl.zeros([KP], tl.float32)
+    db1 = tl.zeros([16], tl.float32)
+    mk = (ck < K)[:, None]
+    for v0 in tl.range(0, V, BV, num_stages=STAGES):
         cv = v0 + tl.arange(0, BV)
-        here = row[:, None] * (H * K) + cv[None, :]
-        dot_ = tl.load(do + here)
-        vn = both(r + 32 * K, cv, K, RECORD)
-        x = both(out, cv, K, GRECORD)
-        s = tl.load(state_at(gq, gk, ck, cv, H * K, K))
-        ds = tl.load(state_at(gy, dv, ck, cv, H * K, K))
-        vt = tl.load(v + here)
-        dp = dot(dot_, tl.trans(vn), dp, PRECISION)
-        dl = dot(x, tl.trans(vn), dl, PRECISION)
-        through_q = dot(dot_, tl.trans(s), through_q, PRECISION)
-        y = dot(x, tl.trans(s), y, PRECISION)
-        through_k = dot(vn, tl.trans(ds), through_k, PRECISION)
-        sds += tl.sum(s * ds, 1)
-        db += tl.sum(x * vt, 1)
-        # dS in these columns of dv is read: the product above took it through shared memory.
-        tl.store(dv + here, x * bt)
-    # To the state before each chunk, and to the gradient of the one behind it.
-    upper = (row < 16)[:, None]
-    decay0 = load_decay(r, K, K)
-    decay1 = load_decay(r + RECORD, K, K)
-    into = tl.where(upper, 1.0, decay0[None, :])
-    out_of = tl.where(upper, decay1[None, :], 1.0)
-    at_k = row[:, None] * (H * K) + ck[None, :]
-    grown = both(r, ck, K, RECORD)
-    qs = tl.load(q + at_k) * grown * scale
-    kb = tl.load(k + at_k) * grown * bt
-    kd = both(r + 16 * K, ck, K, RECORD)
-    sds0 = sds * decay1 + tl.sum(tl.where(upper, 0.0, qs * through_q - kb * y), 0)
-    sds1 = sds * decay0 + tl.sum(tl.where(upper, kd * through_k, 0.0), 0)
-    through_k = dot(tl.trans(across(dp)), qs, through_k * out_of, PRECISION)
-    through_k = dot(tl.trans(across(-dl)), kb, through_k, PRECISION)
-    through_q = dot(across(dp), kd, through_q * into, PRECISION)
-    y = dot(across(dl), kd, y * into, PRECISION)
-    tl.debug_barrier()  # every state and X is read
-    own = upper == (row < 16)[None, :]
-    column = out + (row // 16 * GRECORD + row % 16)[:, None] + (row % 16)[None, :] * 32
-    tl.store(column, dp * scale, mask=own)
-    tl.store(column + 16, -dl, mask=own)
-    tl.store(out + 512 + ck, sds0)
-    tl.store(out + GRECORD + 512 + ck, sds1)
-    tl.store(out + row // 16 * GRECORD + 512 + K + row % 16, db)
-    tl.store(gq + at_k, through_q * scale)
-    tl.store(gk + at_k, through_k)
-    tl.store(gy + at_k, -y)
+        s_at = state_at(gq, gk, ck, cv, H * K, K)
+        ds_at = state_at(gy, dv, ck, cv, H * K, K)
+        s = tl.load(s_at, mask=mk, other=0.0)
+        ds = tl.load(ds_at, mask=mk, other=0.0)
+        # Up to the second chunk.
+        vn0 = values(r0, load_tile(v, row, cv, step, live0, BV, BV), s, row, ck, K, KP, PRECISION)
+        kd = load_record_t(r0 + 32 * K, row, ck, K, KP)
+        s = dot(kd, vn0, s * load_decay(r0 + 48 * K + 512, K, KP)[:, None], PRECISION)
+        vn1 = values(r1, load_tile(v, low, cv, step, live1, BV, BV), s, row, ck, K, KP, PRECISION)
+        # The second chunk.
+        do1 = load_tile(do, low, cv, step, live1, BV, BV)
+        v_1 = load_tile(v, low, cv, step, live1, BV, BV)
+        dvn1 = value_gradients(r1, do1, ds, row, ck, K, KP, PRECISION)
+        dp1, dl1, q1, k1, y1, sds1, db1 = products(
+            r1, v_1, do1, vn1, dvn1, s, ds, dp1, dl1, q1, k1, y1, sds1, db1, dv, low, live1, row, cv, step,
+            K, BV, PRECISION,
+        )  # fmt: skip
+        # Back to the first chunk; S is read again rather than kept.
+        ds = ds * load_decay(r1 + 48 * K + 512, K, KP)[:, None]
+        ds = dot(load_record_t(r1 + 16 * K, row, ck, K, KP), do1, ds, PRECISION)
+        ds = dot(load_record_t(r1, row, ck, K, KP), -dvn1, ds, PRECISION)
+        s = tl.load(s_at, mask=mk, other=0.0)
+        do0 = load_tile(do, row, cv, step, live0, BV, BV)
+        v_0 = load_tile(v, row, cv, step, live0, BV, BV)
+        dvn0 = value_gradients(r0, do0, ds, row, ck, K, KP, PRECISION)
+        dp0, dl0, q0, k0, y0, sds0, db0 = products(
+            r0, v_0, do0, vn0, dvn0, s, ds, dp0, dl0, q0, k0, y0, sds0, db0, dv, row, live0, row, cv, step,
+            K, BV, PRECISION,
+        )  # fmt: skip
+    tl.debug_barrier()  # S in dq and dk and dS in dg are read; dv's columns hold dS that its values depend on
+    finish(out, gq, gk, gy, dp0, dl0, q0, k0, y0, sds0, db0, scale, row, ck, live0, H * K, K, KP, False)
+    down = 16 * H * K
+    finish(
+        out + GRECORD, gq + down, gk + down, gy + down, dp1, dl1, q1, k1, y1, sds1, db1, scale, row, ck, live1, H * K,
+        K, KP, False,
+    )  # fmt: skip
