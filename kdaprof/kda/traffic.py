@@ -93,13 +93,12 @@ def work(path: str, phase: str, size: OpSize, dtype: str, *, precision: str = "t
     )
 
 
-def _records(size: OpSize, *, reads: dict[str, int], writes: int) -> tuple[Tensor, ...]:
-    """The fused path's records, float32, one a chunk; `reads` says how often each is read."""
-    C, K = size.C, size.K
-    shapes = {
-        "W": (C, K), "scale q exp G": (C, K), "k exp(G_C − G)": (C, K), "P": (C, C), "A": (C, C), "exp G_C": (K,),
-        "beta, float32": (C,),
-    }  # fmt: skip
+def _records(size: OpSize, *, inverse: bool, reads: dict[str, int], writes: int = 1) -> tuple[Tensor, ...]:
+    """The fused path's workspace: what the preparation hands to the recurrence, float32, one record a chunk."""
+    C, K, V = size.C, size.K, size.V
+    shapes = {"W": (C, K), "scale q exp G": (C, K), "k exp(G_C − G)": (C, K), "U": (C, V), "P": (C, C), "exp G_C": (K,)}
+    if inverse:
+        shapes["A"] = (C, C)
     return tuple(
         Tensor(name, (size.chunks, *shape), "float32", reads=reads.get(name, 1), writes=writes)
         for name, shape in shapes.items()
@@ -107,34 +106,24 @@ def _records(size: OpSize, *, reads: dict[str, int], writes: int) -> tuple[Tenso
 
 
 def _fused_forward(size: OpSize, dtype: str) -> tuple[Tensor, ...]:
-    return compulsory("fwd", size, dtype) + _records(size, reads={}, writes=1)
+    return compulsory("fwd", size, dtype) + _records(size, inverse=False, reads={})
 
 
 def _fused_backward(size: OpSize, dtype: str) -> tuple[Tensor, ...]:
-    # Three kernels, from the records that the forward kept: both recurrences in one launch, products with the states,
-    # pairs. v and dO are read by the first two; the sums through the state wait in dq, dk, dg (float32) for the last.
+    # Three kernels: preparation again (inputs → records), both recurrences in one launch, gradients (inputs, dO and
+    # what the recurrences left → gradients). So inputs are read twice, dO twice.
     C, K, V = size.C, size.K, size.V
     again = tuple(
-        Tensor(f"{t.name}, again", t.shape, t.dtype, reads=1)
-        for t in compulsory("bwd", size, dtype)
-        if t.reads and t.name in ("v", "do")
+        Tensor(f"{t.name}, again", t.shape, t.dtype, reads=1) for t in compulsory("bwd", size, dtype) if t.reads
     )
-    twice = {"W": 2, "k exp(G_C − G)": 2, "exp G_C": 2}
-    sums = {"through S, q": (C, K), "through S, k": (C, K), "through S, y": (C, K), "dP": (C, C), "dL": (C, C)}
-    if dtype == "float32" and K == V <= 4 * C and size.T % (2 * C) == 0:
-        # States of every second chunk alone; what lies between is made again.
-        records = _records(size, reads={"scale q exp G": 2, "P": 2, "A": 2, **dict.fromkeys(twice, 3)}, writes=0)
-        kept = tuple(Tensor(n, (size.chunks // 2, K, V), "float32", reads=1, writes=1) for n in ("S", "dS"))
-    else:
-        records = _records(size, reads={"A": 2, **twice}, writes=0)
-        shapes = {"S": (K, V), "dS": (K, V), "V'": (C, V), "X": (C, V)}
-        kept = tuple(Tensor(n, (size.chunks, *s), "float32", reads=1, writes=1) for n, s in shapes.items())
+    records = _records(size, inverse=True, reads={"W": 2, "k exp(G_C − G)": 2, "exp G_C": 2})
+    kept = {"S": (K, V), "dS": (K, V), "V'": (C, V), "X": (C, V)}
+    pairs = {"dP": (C, C), "dL": (C, C)}
     return (
         *compulsory("bwd", size, dtype),
         *again,
         *records,
-        *kept,
-        *(Tensor(n, (size.chunks, *s), "float32", reads=1, writes=1) for n, s in sums.items()),
+        *(Tensor(n, (size.chunks, *s), "float32", reads=1, writes=1) for n, s in (kept | pairs).items()),
     )
 
 

@@ -23,9 +23,6 @@ class KernelConfig:
     state_warps: int
     state_stages: int
     state_registers: int | None
-    kept_bv: int
-    kept_warps: int
-    kept_stages: int
     pairs_registers: int | None
 
 
@@ -40,27 +37,19 @@ _MIDDLE = KernelConfig(
     back_bv=16,
     back_warps=1,
     back_stages=2,
-    state_bv=32,
-    state_warps=4,
-    state_stages=1,
+    state_bv=16,
+    state_warps=2,
+    state_stages=2,
     state_registers=None,
-    kept_bv=16,
-    kept_warps=2,
-    kept_stages=2,
     pairs_registers=None,
 )
-_WIDE = replace(_MIDDLE, recur_warps=2, back_warps=2, kept_warps=4)
+_WIDE = replace(_MIDDLE, recur_warps=2, back_warps=2, state_warps=4)
 SAFE = {16: _MIDDLE, 32: _MIDDLE, 64: _MIDDLE, 128: _WIDE}
 
 # By (major, minor) of the compute capability; sizes that are missing take the safe entry.
 TABLE: dict[tuple[int, int], dict[int, KernelConfig]] = {
-    (9, 0): {64: replace(_MIDDLE, prepare_registers=168, recur_stages=3, state_stages=2)},
+    (9, 0): {64: replace(_MIDDLE, prepare_registers=168, recur_stages=3)},
 }
-
-
-# Whether a backward that can keep its states in the gradients' memory does (`plan.at_home`). At the production shape on
-# an H200 it takes 71 MB beyond inputs and outputs so, and about 200 us more than if it kept all states.
-LEAST_MEMORY = True
 
 
 def pad(size: int) -> int:
@@ -81,13 +70,8 @@ def block(size: int, widest: int) -> int:
     return width
 
 
-def candidates(capability: tuple[int, int] | None, k_dim: int, v_dim: int) -> tuple[KernelConfig, ...]:
-    """The entries to try on a card, the best first and the safe one last; None is the interpreter."""
+def choose(capability: tuple[int, int] | None, k_dim: int, v_dim: int) -> KernelConfig:
+    """The table's entry for a card (None: the interpreter), else the safe one."""
     size = pad(max(k_dim, v_dim))
     entries = {} if capability is None else TABLE.get(capability, {})
-    return tuple(dict.fromkeys((entries.get(size, SAFE[size]), SAFE[size])))
-
-
-def choose(capability: tuple[int, int] | None, k_dim: int, v_dim: int) -> KernelConfig:
-    """The first of `candidates`."""
-    return candidates(capability, k_dim, v_dim)[0]
+    return entries.get(size, SAFE[size])

@@ -44,8 +44,8 @@ def _(
     v_dim = v.shape[3]
     o = v.new_empty((batch, time, heads, v_dim))
     ht = q.new_empty((batch, heads, k_dim, v_dim) if output_final_state else (0,), dtype=torch.float32)
-    chunks = (time + 2 * CHUNK - 1) // (2 * CHUNK) * 2  # plan.chunks_of; importing it would import Triton
-    record = (3 * CHUNK * k_dim + 2 * CHUNK * CHUNK + k_dim + CHUNK + 31) // 32 * 32  # plan.record_elements
+    chunks = (time + CHUNK - 1) // CHUNK
+    record = 3 * CHUNK * k_dim + CHUNK * v_dim + 2 * CHUNK * CHUNK + k_dim  # plan.record_elements
     return o, ht, q.new_empty(batch * heads * chunks * record, dtype=torch.float32)
 
 

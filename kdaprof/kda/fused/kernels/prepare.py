@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-"""Token-parallel preparation: one program a chunk and head turns q, k, g, beta into the chunk's record.
+"""Token-parallel preparation: one program a chunk and head turns q, k, v, g, beta into the chunk's record.
 
 Pairs (i, j), j < i, are taken by levels s = 8, 4, 2, 1: those whose rows lie in one block of 2s, i in its upper
 half and j in its lower. Anchored at the lower half's last row m, the decay factors as exp(G_i - G_m) times
@@ -20,6 +20,7 @@ import triton.language as tl
 from kdaprof.kda.fused.kernels.common import (
     LOG2E,
     load_channels,
+    load_tile,
     pick,
     small_dot,
     store_channels,
@@ -73,8 +74,9 @@ def inverse(a, lower, S: tl.constexpr, PRECISION: tl.constexpr):
 
 @triton.jit(do_not_specialize=["T", "H", "NC", "zero"])
 def kdaprof_kda_fwd_prepare(
-    q, k, g, beta, rec, scale, T, H, NC, zero,
-    K: tl.constexpr, KP: tl.constexpr, RECORD: tl.constexpr, PRECISION: tl.constexpr,
+    q, k, v, g, beta, rec, scale, T, H, NC, zero,
+    K: tl.constexpr, KP: tl.constexpr, V: tl.constexpr, VP: tl.constexpr,
+    RECORD: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Forward, stage 1: the record of each chunk. Grid: B H NC."""
     n = tl.program_id(0).to(tl.int64)
@@ -83,11 +85,12 @@ def kdaprof_kda_fwd_prepare(
     b = bh // H
     first = (b * T + t0) * H + (bh - b * H)  # index of (b, t0, h) in [B, T, H]
     rec += n * RECORD
-    pairs = rec + 48 * K
+    pairs = rec + 48 * K + 16 * V
     left = T - t0
     row = tl.arange(0, 16)
     rows = row[None, :]
     channel = tl.arange(0, KP)[:, None]
+    cv = tl.arange(0, VP)
     live = row < left
     step = H * K
     beta += first
@@ -125,7 +128,8 @@ def kdaprof_kda_fwd_prepare(
     a = inverse(a, lower, 4, PRECISION)
     a = inverse(a, lower, 8, PRECISION)
     store_record(pairs + 256, a, row, row, 16, 16)
-    bt = tl.load(beta + row * H, mask=live, other=0.0).to(tl.float32)
-    tl.store(pairs + 512 + K + row, bt)
-    w = small_dot(a * bt[None, :], tl.trans(kt * to_row), PRECISION)
+    a = a * tl.load(beta + row * H, mask=live, other=0.0).to(tl.float32)[None, :]
+    w = small_dot(a, tl.trans(kt * to_row), PRECISION)
     store_record(rec, w, row, tl.arange(0, KP), K, KP)
+    vt = load_tile(v + first * V, row, cv, H * V, live, V, VP)
+    store_record(rec + 48 * K, small_dot(a, vt, PRECISION), row, cv, V, VP)
