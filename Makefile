@@ -32,7 +32,7 @@ lint: $(STAMP) ## ruff, the import arrows and mypy --strict
 	$(BIN)/mypy
 
 check-reports: $(STAMP) ## recompute every committed figure from its samples
-	@$(BIN)/python -m kdaprof report reports/*/ --check
+	@$(BIN)/python -m kdaprof report $$(find reports -name run.json -exec dirname {} + | sort) --check
 
 # On a machine that brings its own torch, as a container image does: make gpu-check GPU_PYTHON=python3
 GPU_PYTHON ?= $(BIN)/python
