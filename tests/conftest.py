@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import signal
+import sys
+from collections.abc import Iterator
 
 import pytest
 
@@ -29,3 +31,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if reason:
         for item in marked:
             item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def _in_a_group() -> bool:
+    distributed = sys.modules.get("torch.distributed")  # a test that never imported it has no group
+    return distributed is not None and distributed.is_available() and distributed.is_initialized()
+
+
+@pytest.fixture(autouse=True)
+def no_process_group_left() -> Iterator[None]:
+    """The process group that a test makes (DistributedDataParallel starts one of size 1) ends with that test."""
+    before = _in_a_group()
+    yield
+    if _in_a_group() and not before:
+        sys.modules["torch.distributed"].destroy_process_group()

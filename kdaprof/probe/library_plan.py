@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from kdaprof.errors import UsageError
-from kdaprof.probe.plan import Effort, Group, Plan, Request, checked_effort, choices, slug
+from kdaprof.probe.plan import Effort, Group, Plan, Request, checked_effort, choices, effort_on, slug, with_eager
 from kdaprof.runs.cells import MODES, PHASES, CellKey, make_shape, parse_shape
 from kdaprof.runs.ids import new_run_id
 from kdaprof.workloads.gemm import facts as gemm
@@ -61,7 +61,6 @@ class LibraryRequest(Request):
     def plan(self, device: str) -> LibraryPlan:
         """The plan on a resolved device (`cpu`, `cuda:N`)."""
         rows = self._rows()
-        modes = choices("--modes", self.modes, MODES)
         paths = tuple(dict.fromkeys(path for path, _ in rows))
         run = new_run_id(slug(self.workload, paths))
         return LibraryPlan(
@@ -69,7 +68,7 @@ class LibraryRequest(Request):
             paths=paths,
             rows=rows,
             contexts=("plain",),
-            modes=modes if "eager" in modes else ("eager", *modes),
+            modes=with_eager(choices("--modes", self.modes, MODES)),
             phases=choices("--phases", self.phases, PHASES if self.workload == "mha" else ("fwd",)),
             shape=self._shape(device),
             dtype=rows[0][1],
@@ -77,7 +76,7 @@ class LibraryRequest(Request):
             cache=self.cache,
             cold=self.cold,
             seed=self.seed,
-            effort=self.effort if device != "cpu" else replace(self.effort, rounds_most=1),  # Q08 refuses CPU times
+            effort=effort_on(device, self.effort),
             run=run,
             out=self.out or Path("runs") / run,
             force=self.force,

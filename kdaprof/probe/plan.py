@@ -172,17 +172,16 @@ class Request:
         return self
 
     def plan(self, device: str) -> Plan:
-        """The plan on a resolved device (`cpu`, `cuda:N`). An eager cell stands beside every graph: it is captured."""
+        """The plan on a resolved device (`cpu`, `cuda:N`)."""
         base = HOST_SHAPE if device == "cpu" else PRODUCTION_SHAPE
         sizes = parse_shape(self.shape, ("B", "T", "H", "K", "V")) if self.shape is not None else base
-        modes = choices("--modes", self.modes, MODES)
         paths = choices("--paths", self.paths, paths_of(self.workload))
         run = new_run_id(slug(self.workload, paths))
         return Plan(
             workload=self.workload,
             paths=paths,
             contexts=choices("--contexts", self.contexts, CONTEXTS),
-            modes=modes if "eager" in modes else ("eager", *modes),
+            modes=with_eager(choices("--modes", self.modes, MODES)),
             phases=choices("--phases", self.phases, PHASES),
             shape=make_shape(self.workload, (*sizes, self.chunk)),
             dtype=self.dtype,
@@ -190,13 +189,23 @@ class Request:
             cache=self.cache,
             cold=self.cold,
             seed=self.seed,
-            effort=self.effort if device != "cpu" else replace(self.effort, rounds_most=1),  # Q08 refuses CPU times
+            effort=effort_on(device, self.effort),
             run=run,
             out=self.out or Path("runs") / run,
             force=self.force,
             anonymous=self.anonymous,
             command=self.command,
         )
+
+
+def with_eager(modes: tuple[str, ...]) -> tuple[str, ...]:
+    """An eager cell stands beside every captured one: it is what is captured, and compared with."""
+    return modes if "eager" in modes else ("eager", *modes)
+
+
+def effort_on(device: str, effort: Effort) -> Effort:
+    """What is spent on a resolved device. No more rounds on a CPU: Q08 refuses its times however narrow they are."""
+    return effort if device != "cpu" else replace(effort, rounds_most=1)
 
 
 def checked_effort(request: Request) -> None:

@@ -10,12 +10,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import finished_cells, running, until
 
 from kdaprof.cli.main import main
 from kdaprof.probe import real
@@ -32,39 +32,9 @@ def into(out: Path) -> tuple[str, ...]:
     return ("--out", str(out), "--store", str(out.parent / "store"))
 
 
-@contextmanager
-def probing(out: Path, *argv: str, **more: Any) -> Iterator[subprocess.Popen[str]]:
-    """A real probe in a process of its own; whatever is left of it at the end is killed."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "kdaprof", "probe", *argv, *into(out)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        **more,
-    )
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-
-
-def until(process: subprocess.Popen[str], seen: Callable[[], bool], within_s: float = 60) -> None:
-    """Wait for a sign on disk; the process must not have ended before."""
-    end = time.monotonic() + within_s
-    while not seen():
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < end, "no such sign"
-        time.sleep(0.01)
-
-
-def finished_cells(out: Path) -> int:
-    """Cells that the record calls measured, read as anybody would while the probe writes."""
-    path = out / "run.json"
-    return sum(cell["status"] == "ok" for cell in json.loads(path.read_text())["cells"]) if path.exists() else 0
+def probing(out: Path, *argv: str, **more: Any) -> AbstractContextManager[subprocess.Popen[str]]:
+    """A real probe in a process of its own."""
+    return running([sys.executable, "-m", "kdaprof", "probe", *argv, *into(out)], **more)
 
 
 def has_samples(out: Path) -> bool:

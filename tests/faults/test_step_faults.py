@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from processes import finished_cells, running, until
 
 from kdaprof.analysis.recompute import load_raw
 from kdaprof.cli.main import main
@@ -23,48 +21,14 @@ SHORT = ("--device", "cpu", "--rounds", "2", "--samples", "2")
 LONG = ("--device", "cpu", "--rounds", "12", "--samples", "8")
 
 
-@contextmanager
-def running(folder: Path, *argv: str, program: str | None = None) -> Iterator[subprocess.Popen[str]]:
-    """`kdaprof` (or a program) in a process of its own, in `folder`; whatever is left of it at the end is killed."""
-    command = [sys.executable, *(("-m", "kdaprof") if program is None else ("-u", "-c", program)), *argv]
-    process = subprocess.Popen(
-        command,
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-
-
-def until(process: subprocess.Popen[str], seen: Callable[[], bool], within_s: float = 60) -> None:
-    end = time.monotonic() + within_s
-    while not seen():
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < end, "no such sign"
-        time.sleep(0.01)
-
-
-def measured(run: Path) -> int:
-    """How many cells the record calls measured, read while the probe writes."""
-    path = run / "run.json"
-    return sum(cell["status"] == "ok" for cell in json.loads(path.read_text())["cells"]) if path.exists() else 0
-
-
 @pytest.mark.parametrize("argv", [STEP, SWEEP])
 def test_ctrl_c_keeps_the_steps_that_are_whole(
     tmp_path: Path, argv: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = tmp_path / "run"
-    with running(tmp_path, *argv, *LONG, "--out", "run", "--store", "store") as process:
-        until(process, lambda: measured(run) > 0)
+    command = [sys.executable, "-m", "kdaprof", *argv, *LONG, "--out", "run", "--store", "store"]
+    with running(command, cwd=tmp_path) as process:
+        until(process, lambda: finished_cells(run) > 0)
         process.send_signal(signal.SIGINT)
         _, stderr = process.communicate(timeout=60)
     assert process.returncode == 130, stderr
@@ -97,7 +61,7 @@ with StepProfiler("run", shape={"B": 1}, device="cpu", windows=plan, live=print,
 
 
 def test_a_second_ctrl_c_ends_a_loop_whose_profiler_does_not(tmp_path: Path) -> None:
-    with running(tmp_path, program=LOOP) as process:
+    with running([sys.executable, "-u", "-c", LOOP], cwd=tmp_path) as process:
         assert process.stdout is not None
         assert process.stdout.readline().startswith("step ")
         process.send_signal(signal.SIGINT)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
-import torch.distributed as dist
 
 from kdaprof.analysis.derive import derive
 from kdaprof.analysis.recompute import load_raw
@@ -66,16 +64,6 @@ def test_a_probed_step_is_whole(tmp_path: Path) -> None:
             assert (rows["bwd"].facts["allocs"].value or 0) >= (rows["bwd.kda"].facts["allocs"].value or 0) > 0
 
 
-@pytest.fixture
-def own_group() -> Iterator[None]:
-    """The process group that the context `ddp` makes ends with the test."""
-    before = dist.is_initialized()
-    yield
-    if dist.is_initialized() and not before:
-        dist.destroy_process_group()
-
-
-@pytest.mark.usefixtures("own_group")
 @pytest.mark.parametrize("context", STEP_CONTEXTS)
 def test_a_step_takes_the_fused_path_in_every_context_that_trains(context: str) -> None:
     one = spec()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kdaprof.errors import UsageError
-from kdaprof.probe.plan import RUNNABLE, Effort, Group, Plan, choices
+from kdaprof.probe.plan import RUNNABLE, Effort, Group, Plan, choices, effort_on, with_eager
 from kdaprof.runs.cells import CONTEXTS, DTYPES, OWN_PATH, STEP_MODES, CellKey, make_shape
 from kdaprof.runs.ids import new_run_id
 from kdaprof.workloads.step.spec import COPY_PATH, HOST_MODEL, OP_LINES, PHASES, ModelSize, StepSpec
@@ -147,7 +147,7 @@ class StepRequest:
             workload=workload,
             paths=paths,
             contexts=choices("--contexts", self.contexts, STEP_CONTEXTS),
-            modes=modes if "eager" in modes else ("eager", *modes),
+            modes=with_eager(modes),
             phases=("step",),
             shape=shapes[0],
             shapes=shapes,
@@ -156,7 +156,7 @@ class StepRequest:
             cache="rotate",
             cold=self.cold,
             seed=self.seed,
-            effort=self.effort if device != "cpu" else replace(self.effort, rounds_most=1),
+            effort=effort_on(device, self.effort),
             run=run,
             out=self.out or Path("runs") / run,
             force=self.force,

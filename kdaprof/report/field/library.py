@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from kdaprof.analysis.library import CardState, achieved, card_state
 from kdaprof.analysis.view import RawRun
-from kdaprof.report.field.columns import column, end_of
+from kdaprof.report.field.columns import by_which_rules, column, medians
 from kdaprof.report.field.speedups import speedups
 from kdaprof.report.gfm import grid, in_cell, plain, table_lines, text_table
 from kdaprof.report.pairs import Cell, shape_text
 from kdaprof.report.rules import rule_title
-from kdaprof.report.tables import DASH, Column, FigureColumn, Table, figure_table
+from kdaprof.report.tables import DASH, Column, Table, figure_table
 from kdaprof.runs.facts import Fact
 
 _PHASES = {"fwd": "fwd", "bwd": "bwd", "fwdbwd": "fwd + bwd"}
@@ -27,7 +27,7 @@ def attention(raw: RawRun, cells: Sequence[Cell]) -> list[str]:
         ran = [cell for cell in group if cell.record.status == "ok"]
         walls = [cell.fact("wall_ns") for cell in ran]
         columns = [
-            *_medians(walls),
+            *medians(walls),
             column("busy", "ns", [cell.fact("gpu_busy_ns") for cell in ran]),
             column("peak", "B", [cell.fact("peak_bytes") for cell in ran]),
             column("rate", "FLOP/s", [_rate(raw, cell) for cell in ran]),
@@ -54,7 +54,7 @@ def products(raw: RawRun, cells: Sequence[Cell]) -> list[str]:
         eager = [cell for cell in ran if cell.key.mode == "eager"]
         states = [card_state(raw, cell.record) for cell in eager]
         columns = [
-            *_medians([cell.fact("wall_ns") for cell in eager]),
+            *medians([cell.fact("wall_ns") for cell in eager]),
             column("busy", "ns", [cell.fact("gpu_busy_ns") for cell in eager], "range"),
             column("rate", "FLOP/s", [_rate(raw, cell) for cell in eager]),
             column("SM clock", "Hz", [state.clock for state in states], "range"),
@@ -109,15 +109,6 @@ def _why(text: str) -> str:
     return text.removeprefix("UNAVAILABLE: ")
 
 
-def _medians(walls: Sequence[Fact | None]) -> list[FigureColumn]:
-    """Median with its interval, smallest and largest sample."""
-    return [
-        column("median", "ns", walls, "ci95"),
-        column("min", "ns", [end_of(fact, "min") for fact in walls]),
-        column("max", "ns", [end_of(fact, "max") for fact in walls]),
-    ]
-
-
 def _rate(raw: RawRun, cell: Cell) -> Fact | None:
     return achieved(raw.record.run, cell.record, cell.result.facts)
 
@@ -134,9 +125,7 @@ def _name(cell: Cell) -> str:
 
 
 def _told(table: Table) -> list[str]:
-    rules = table.rules()
-    struck = ["", f"Struck out by: {', '.join(f'{rule} {rule_title(rule)}' for rule in rules)}."] if rules else []
-    return [*table_lines(table), *struck]
+    return [*table_lines(table), *by_which_rules(table, "Struck out by:")]
 
 
 def _by(cells: Sequence[Cell]) -> dict[tuple[str, str, str], list[Cell]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kdaprof.analysis.view import RawRun
-from kdaprof.report.field.columns import column, end_of
+from kdaprof.report.field.columns import by_which_rules, column, end_of, medians
 from kdaprof.report.field.gaps import gaps
 from kdaprof.report.field.library import attention, products
 from kdaprof.report.field.speedups import speedups
@@ -13,9 +13,8 @@ from kdaprof.report.gfm import plain, table_lines, text_table
 from kdaprof.report.machine import judged
 from kdaprof.report.markdown import title
 from kdaprof.report.pairs import Cell, cells_of, naming, pairs_of, shape_text
-from kdaprof.report.rules import rule_title
 from kdaprof.report.scene import Scene
-from kdaprof.report.tables import Table, figure_table
+from kdaprof.report.tables import figure_table
 from kdaprof.report.units import utc
 from kdaprof.runs.facts import Fact
 from kdaprof.runs.results import RunResults
@@ -89,7 +88,12 @@ def _implementations(group: Sequence[Cell]) -> list[str]:
     ]
     table = figure_table([("implementation", list(rows))], columns)
     told = "fwd + bwd is measured as one call, not added up; peak and allocations are of the largest phase measured."
-    return [*table_lines(table), "", f"{MARKS} In brackets: 95 % interval, from rounds. {told}", *_rules(table)]
+    return [
+        *table_lines(table),
+        "",
+        f"{MARKS} In brackets: 95 % interval, from rounds. {told}",
+        *by_which_rules(table, "Refused by:"),
+    ]
 
 
 def _by_phase(group: Sequence[Cell]) -> list[str]:
@@ -97,15 +101,13 @@ def _by_phase(group: Sequence[Cell]) -> list[str]:
     names = [("implementation", [implementation(c) for c in group]), ("phase", [c.key.phase for c in group])]
     walls = [cell.fact("wall_ns") for cell in group]
     columns = [
-        column("median", "ns", walls, "ci95"),
-        column("min", "ns", [end_of(fact, "min") for fact in walls]),
-        column("max", "ns", [end_of(fact, "max") for fact in walls]),
+        *medians(walls),
         column("busy", "ns", [cell.fact("gpu_busy_ns") for cell in group]),
         column("peak", "B", [cell.fact("peak_bytes") for cell in group]),
         column("allocs", "1", [cell.fact("allocs") for cell in group]),
     ]
     table = figure_table(names, columns)
-    return [*table_lines(table), "", MARKS, *_rules(table)]
+    return [*table_lines(table), "", MARKS, *by_which_rules(table, "Refused by:")]
 
 
 def _roofline(scene: Scene) -> list[str]:
@@ -123,7 +125,7 @@ def _roofline(scene: Scene) -> list[str]:
     table = figure_table(names, columns)
     used = ", ".join(f"{c.name} ({c.provenance})" for c in scene.record.ceilings)
     legend = "Share of roofline = roofline / busy: GPU work against the larger of operations and compulsory bytes."
-    return [*table_lines(table), "", f"{legend} Ceilings: {plain(used)}.", *_rules(table)]
+    return [*table_lines(table), "", f"{legend} Ceilings: {plain(used)}.", *by_which_rules(table, "Refused by:")]
 
 
 def _methods(scene: Scene) -> list[str]:
@@ -166,8 +168,3 @@ def _most(phases: dict[str, Cell], name: str) -> Fact | None:
     found = [fact for phase in ("fwdbwd", "bwd", "fwd") if (fact := _fact(phases, phase, name)) is not None]
     real = [fact for fact in found if fact.value is not None]
     return max(real, key=lambda fact: fact.value or 0) if real else (found[0] if found else None)
-
-
-def _rules(table: Table) -> list[str]:
-    rules = table.rules()
-    return ["", f"Refused by: {', '.join(f'{rule} {rule_title(rule)}' for rule in rules)}."] if rules else []

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import gc
 import random
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 import torch
-import torch.distributed as dist
 from paper_steps import PHASES, QUICK, measured, on_paper, spec
 
 from kdaprof.analysis.step.cold import drift_of
@@ -42,16 +40,6 @@ def walls(outcome: GroupOutcome, cell: CellRecord) -> list[int | None]:
 # ---------------------------------------------------------------- the path in every context
 
 
-@pytest.fixture
-def own_group() -> Iterator[None]:
-    """The process group that the context `ddp` makes ends with the test."""
-    before = dist.is_initialized()
-    yield
-    if dist.is_initialized() and not before:
-        dist.destroy_process_group()
-
-
-@pytest.mark.usefixtures("own_group")
 @pytest.mark.parametrize("context", [c for c in STEP_CONTEXTS if c != "compile"])
 def test_the_path_is_the_same_in_every_context_that_trains(context: str) -> None:
     cell = whole(measured(spec("tensor", context), effort=replace(QUICK, rounds=1, samples=1, warmup=0)))

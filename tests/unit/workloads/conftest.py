@@ -13,11 +13,3 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
-
-
-@pytest.fixture(autouse=True, scope="session")
-def no_process_group_left() -> Iterator[None]:
-    """DistributedDataParallel starts one of size 1."""
-    yield
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
-        torch.distributed.destroy_process_group()
