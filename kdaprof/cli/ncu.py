@@ -88,6 +88,7 @@ def run(argv: Sequence[str]) -> int:
     from kdaprof.cli.ending import after_command, tell
     from kdaprof.instruments.nsight import ncu
     from kdaprof.instruments.nsight.tool import find_tool, need_tool, shown, spawn_attached
+    from kdaprof.runs.store import open_target
 
     plan = _plan(args)
     found = find_tool("ncu")
@@ -95,6 +96,7 @@ def run(argv: Sequence[str]) -> int:
         print_file(f"{shown(ncu.profile_line(found or 'ncu', plan), ncu.ENVIRON)}\n".encode())
         return Exit.OK
     tool = need_tool("ncu", found, "run the line of `kdaprof ncu --dry-run` elsewhere and read its CSV with --read")
+    open_target(plan.csv.parent, force=args.force)
     report, code = ncu.record(tool, plan, spawn_attached, os.environ, quiet_stdout=args.json)
     with after_command(code != 0):
         _show(args, argv, report, plan.csv, keys, cache=plan.cache)
@@ -110,8 +112,6 @@ def _check(args: argparse.Namespace) -> None:
         raise UsageError("nothing to run: give --path fused, a command after --, or --read FILE.csv")
     if args.most is not None and args.most < 1:
         raise UsageError(f"--most {args.most}: at least 1")
-    if args.out is not None and args.out.is_dir() and any(args.out.iterdir()) and not args.force:
-        raise UsageError(f"--out {args.out}: not empty; choose another or add --force")
 
 
 def _cells(args: argparse.Namespace) -> list[CellKey]:

@@ -60,14 +60,13 @@ def run(argv: Sequence[str]) -> int:
     args = build_parser().parse_args(argv)
     if not args.command:
         raise UsageError("no command: write `kdaprof nsys -- python train.py`")
-    if args.out is not None and args.out.is_dir() and any(args.out.iterdir()) and not args.force:
-        raise UsageError(f"--out {args.out}: not empty; choose another or add --force")
 
     from kdaprof.cli import analyze
     from kdaprof.cli.ending import after_command, tell
     from kdaprof.instruments.nsight import nsys
     from kdaprof.instruments.nsight.tool import find_tool, need_tool, spawn_attached
     from kdaprof.runs.ids import new_run_id
+    from kdaprof.runs.store import open_target
 
     plan = nsys.NsysPlan(
         command=tuple(args.command),
@@ -81,6 +80,7 @@ def run(argv: Sequence[str]) -> int:
         _print_lines(plan, found or "nsys")
         return Exit.OK
     tool = need_tool("nsys", found, "run the line of `kdaprof nsys --dry-run` elsewhere and analyse its SQLite file")
+    open_target(plan.folder, force=args.force)
     code = nsys.record(tool, plan, spawn_attached, os.environ, quiet_stdout=args.json)
     shown = ["--json"] if args.json else []
     analysed: int = Exit.ERROR

@@ -198,3 +198,25 @@ def test_without_the_tool_the_way_out_is_said(
     monkeypatch.setenv("KDAPROF_NCU", str(tmp_path / "absent"))
     assert main(["ncu", "--path", "fused", "--out", str(tmp_path / "o")]) == Exit.UNFIT
     assert "cannot be started" in capfd.readouterr().err
+
+
+def test_a_place_that_cannot_be_written_is_one_line_before_anything_runs(
+    place_of_no_use: tuple[str, int], fake_ncu: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    place, code = place_of_no_use
+    ran = fake_ncu.with_name("ran")
+    assert main(["ncu", "--out", place, "--", "touch", str(ran)]) == code
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err.startswith(f"kdaprof: --out {place}: ")
+    assert err.count("\n") == 1
+    assert "a fault in kdaprof" not in err
+    assert not ran.exists()
+
+
+def test_what_cannot_be_replaced_is_one_line(fake_ncu: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (fake_ncu / "ncu.csv").mkdir(parents=True)
+    assert main(["ncu", "--force", "--out", str(fake_ncu), "--", "true"]) == Exit.ERROR
+    err = capfd.readouterr().err
+    assert err.startswith(f"kdaprof: {fake_ncu / 'ncu.csv'}: cannot be replaced (")
+    assert err.count("\n") == 1

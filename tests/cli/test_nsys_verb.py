@@ -110,12 +110,27 @@ def test_a_dry_run_prints_lines_that_need_no_nsys_here(
 
 def test_usage(capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert main(["nsys"]) == Exit.USAGE
-    (tmp_path / "full").mkdir()
-    (tmp_path / "full" / "x").touch()
-    assert main(["nsys", "--out", str(tmp_path / "full"), "--", "true"]) == Exit.USAGE
     monkeypatch.setenv("KDAPROF_NSYS", str(tmp_path / "absent"))
     assert main(["nsys", "--out", str(tmp_path / "o"), "--", "true"]) == Exit.UNFIT
-    assert len(capfd.readouterr().err.splitlines()) == 3
+    assert len(capfd.readouterr().err.splitlines()) == 2
+
+
+def test_a_place_that_cannot_be_written_is_one_line_before_anything_runs(
+    place_of_no_use: tuple[str, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    ran = tmp_path / "ran"
+    tool = tmp_path / "nsys"
+    tool.write_text(f"#!/bin/sh\ntouch {ran}\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("KDAPROF_NSYS", str(tool))
+    place, code = place_of_no_use
+    assert main(["nsys", "--out", place, "--", "true"]) == code
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err.startswith(f"kdaprof: --out {place}: ")
+    assert err.count("\n") == 1
+    assert "a fault in kdaprof" not in err
+    assert not ran.exists()
 
 
 WORK = """

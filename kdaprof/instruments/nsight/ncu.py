@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from kdaprof.instruments.nsight.tool import Spawn, ToolFailedError
+from kdaprof.instruments.nsight.tool import Spawn, ToolFailedError, make_way
 from kdaprof.instruments.nvtx import DOMAIN
 from kdaprof.timeline.ncu_csv import METRICS, NcuReport, NoKernelsError, read
 
@@ -55,10 +55,9 @@ def record(
 ) -> tuple[NcuReport, int]:
     """Run the command under ncu; what it counted, and the code it ended with.
 
-    Raises CountersRefusedError, NoKernelsError, and ToolFailedError when ncu left no CSV.
+    Raises CountersRefusedError, NoKernelsError, ToolFailedError when ncu left no CSV, TargetError where none can lie.
     """
-    plan.csv.parent.mkdir(parents=True, exist_ok=True)
-    plan.csv.unlink(missing_ok=True)  # an old one must not pass for this one
+    make_way(plan.csv)
     code = spawn(profile_line(ncu, plan), {**environ, **ENVIRON}, quiet_stdout=quiet_stdout)
     if not plan.csv.is_file():
         raise ToolFailedError(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from kdaprof.instruments.nsight.tool import Spawn, ToolFailedError
+from kdaprof.instruments.nsight.tool import Spawn, ToolFailedError, make_way
 from kdaprof.instruments.nvtx import DOMAIN
 
 REPORT, EXPORT, UNFINISHED = "report.nsys-rep", "report.sqlite", "report.qdstrm"
@@ -63,11 +63,9 @@ def export_line(nsys: str, folder: Path) -> tuple[str, ...]:
 def record(nsys: str, plan: NsysPlan, spawn: Spawn, environ: Mapping[str, str], *, quiet_stdout: bool) -> int:
     """Run the command under nsys and export its report to `plan.folder / EXPORT`; returns the command's exit code.
 
-    Raises ToolFailedError when there is nothing to analyse, with the reason.
+    Raises ToolFailedError when there is nothing to analyse, with the reason, and TargetError where none can lie.
     """
-    plan.folder.mkdir(parents=True, exist_ok=True)
-    for name in (REPORT, EXPORT, UNFINISHED):
-        (plan.folder / name).unlink(missing_ok=True)  # an old report must not pass for this one
+    make_way(*(plan.folder / name for name in (REPORT, EXPORT, UNFINISHED)))
     with_ours = {**environ, **ENVIRON}
     code = spawn(profile_line(nsys, plan), with_ours, quiet_stdout=quiet_stdout)
     _require_report(plan, code)
