@@ -21,16 +21,19 @@ def write_with(path: Path, writer: Callable[[Path], object]) -> None:
     """
     temporary: Path | None = None
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+        place = _place(path)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=place.parent, prefix=f".{place.name}.", suffix=".tmp")
         os.close(handle)
         temporary = Path(name)
         writer(temporary)
         _fsync(temporary)
         temporary.chmod(0o644)
-        os.replace(temporary, path)
+        os.replace(temporary, place)
         temporary = None
-        _fsync(path.parent)
+        _fsync(place.parent)
+    except FileExistsError as error:  # of mkdir: what should be the folder is a file
+        raise TargetError(f"{path}: cannot write ({path.parent} is not a directory); choose another --out") from error
     except OSError as error:
         raise TargetError(
             f"{path}: cannot write ({error.strerror or error}); free space or choose another --out"
@@ -48,6 +51,18 @@ def write_bytes(path: Path, data: bytes) -> None:
 def write_text(path: Path, text: str) -> None:
     """Put UTF-8 `text` in place atomically."""
     write_bytes(path, text.encode())
+
+
+def _place(path: Path) -> Path:
+    """Where the file really lies: a link is followed, or the new file would take the link's place.
+
+    Errors: TargetError for what is there and is no file. Root can replace a device, and takes it from everybody.
+    """
+    place = Path(os.path.realpath(path)) if path.is_symlink() else path
+    if place.exists() and not place.is_file():
+        kind = "a directory" if place.is_dir() else "a device or a pipe"
+        raise TargetError(f"{path}: cannot write (it is {kind}, not a file); choose another --out")
+    return place
 
 
 def _fsync(path: Path) -> None:

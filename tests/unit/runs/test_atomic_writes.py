@@ -74,6 +74,37 @@ def test_a_device_that_is_always_full() -> None:
         atomic.write_text(Path("/dev/full/x.json"), "x")
 
 
+def test_a_folder_that_is_a_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "notes").write_text("mine")
+    with pytest.raises(atomic.TargetError, match=r"x\.json: cannot write \(.*notes is not a directory\)"):
+        atomic.write_text(tmp_path / "notes" / "x.json", "x")
+
+
+@pytest.mark.parametrize("linked", [False, True])
+def test_what_is_no_file_is_never_replaced(tmp_path: Path, linked: bool) -> None:
+    """A pipe stands for a device here: only root could lose one."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    (tmp_path / "link").symlink_to(pipe)
+    path = tmp_path / "link" if linked else pipe
+    with pytest.raises(atomic.TargetError, match="a device or a pipe, not a file"):
+        atomic.write_text(path, "x")
+    assert pipe.is_fifo()
+    assert left_over(tmp_path) == ["link", "pipe"]
+    with pytest.raises(atomic.TargetError, match="a directory, not a file"):
+        atomic.write_text(tmp_path, "x")
+
+
+def test_a_link_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "latest.json").symlink_to(tmp_path / "a" / "x.json")
+    for text in ("first", "second"):  # where the link leads there is no file at first
+        atomic.write_text(tmp_path / "latest.json", text)
+        assert (tmp_path / "latest.json").is_symlink()
+        assert (tmp_path / "a" / "x.json").read_text() == text
+    assert left_over(tmp_path / "a") == ["x.json"]
+
+
 def test_a_reader_never_sees_half_a_file_when_the_writer_is_killed(tmp_path: Path) -> None:
     """SIGKILL at an arbitrary moment of a writer that does nothing but write: old or new, never half."""
     path = tmp_path / "x.json"
