@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import _thread
+import atexit
 import os
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import IO
 
 from kdaprof.errors import KdaprofError
+
+_AGAIN_S = 0.02
 
 
 def tell(text: str) -> None:
@@ -27,6 +32,38 @@ def forget_output() -> None:
             stream.flush()
         except (OSError, ValueError):
             _to_nowhere(stream)
+
+
+def at_last(code: Callable[[], int | None]) -> None:
+    """Call this first: behind all that is registered for the exit later, the process ends with `code()`, if any.
+
+    An interrupt caught during an import may be remembered inside the interpreter, which then ends by SIGINT at the
+    very end, and the exit code is lost.
+    """
+
+    def end() -> None:
+        known = code()
+        if known is not None:
+            forget_output()
+            os._exit(known)
+
+    atexit.register(end)
+
+
+def ask_again() -> None:
+    """Raise an interrupt again that Python dropped, as it does inside callbacks of an import or of the collector."""
+    before = sys.unraisablehook
+
+    def hook(dropped: sys.UnraisableHookArgs) -> None:
+        if issubclass(dropped.exc_type, KeyboardInterrupt):
+            # From where the callback has ended: here it would be dropped again.
+            again = threading.Timer(_AGAIN_S, _thread.interrupt_main)
+            again.daemon = True
+            again.start()
+        else:
+            before(dropped)
+
+    sys.unraisablehook = hook
 
 
 @contextmanager

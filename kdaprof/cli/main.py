@@ -17,7 +17,7 @@ from importlib import import_module
 from importlib.util import find_spec
 
 from kdaprof import __version__
-from kdaprof.cli.ending import forget_output, tell
+from kdaprof.cli.ending import ask_again, at_last, forget_output, tell
 from kdaprof.errors import Exit, KdaprofError, UsageError
 
 TRACEBACK_VARIABLE = "KDAPROF_TRACEBACK"
@@ -80,7 +80,11 @@ def entry() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal without µ shows a mark instead of a traceback
-    sys.exit(main(sys.argv[1:]))
+    code: int | None = None
+    ask_again()
+    at_last(lambda: code if code == Exit.INTERRUPTED else None)
+    code = main(sys.argv[1:])
+    sys.exit(code)
 
 
 def main(argv: Sequence[str], verbs: Mapping[str, Verb] = VERBS) -> int:
