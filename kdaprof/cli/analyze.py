@@ -27,6 +27,7 @@ examples:
 
 exit codes: 0 ok · 1 a file cannot be read, or ranks are missing · 2 usage · 5 Dask is not there"""
 
+_DOCUMENT = "analysis.json"
 _STEPS = re.compile(r"(\d*):(\d*)$")
 
 
@@ -101,13 +102,18 @@ def _scope(args: argparse.Namespace) -> Scope:
 
 def _check_targets(args: argparse.Namespace) -> None:
     """Faults of the targets before any work."""
+    from kdaprof.runs.atomic import check_file
+
     if args.out is not None:
         if args.out.exists() and not args.out.is_dir():
             raise UsageError(f"--out {args.out}: is a file")
         if args.out.is_dir() and any(args.out.iterdir()) and not args.force:
             raise UsageError(f"--out {args.out}: not empty; choose another or add --force")
-    if args.perfetto is not None and args.perfetto.exists() and not args.force:
-        raise UsageError(f"--perfetto {args.perfetto}: exists; choose another or add --force")
+        check_file(args.out / _DOCUMENT)
+    if args.perfetto is not None:
+        if args.perfetto.exists() and not args.force:
+            raise UsageError(f"--perfetto {args.perfetto}: exists; choose another or add --force")
+        check_file(args.perfetto)
     if args.jobs is not None and args.jobs < 1:
         raise UsageError(f"--jobs {args.jobs}: at least 1")
     if args.top < 1:
@@ -127,7 +133,7 @@ def _write(
     from kdaprof.runs.atomic import write_bytes, write_text
     from kdaprof.runs.codec import dumps
 
-    write_bytes(folder / "analysis.json", dumps(document))
+    write_bytes(folder / _DOCUMENT, dumps(document))
     write_text(folder / "report.md", trace_markdown(reports, ranks, top=top))
 
 

@@ -116,8 +116,12 @@ def _choices(args: argparse.Namespace) -> tuple[tuple[str, ...], tuple[str, ...]
         parse_shape(args.shape, SHAPE_AXES["kda"][:-1])
     if args.model and (args.contexts or args.shape or args.ops != ",".join(_OPS)):
         raise UsageError("--model calls the layer alone: leave out --ops, --contexts and --shape")
-    if args.save is not None and args.save.exists() and not args.force:
-        raise UsageError(f"--save {args.save}: exists; compare with --against, or replace it with --force")
+    if args.save is not None:
+        from kdaprof.runs.atomic import check_file
+
+        if args.save.exists() and not args.force:
+            raise UsageError(f"--save {args.save}: exists; compare with --against, or replace it with --force")
+        check_file(args.save)
     return ops, dtypes
 
 

@@ -33,6 +33,8 @@ Retracted figures, and those made from them, stand in parentheses with the reaso
 
 exit codes: 0 ok · 1 the store or a run cannot be read · 2 usage"""
 
+_TITLE = "kdaprof history"
+
 
 def build_parser() -> argparse.ArgumentParser:
     """The flags of `history`."""
@@ -131,11 +133,15 @@ def _print_json(series: Sequence[Series], retractions: Sequence[Retraction], arg
 def _write_plot(series: Sequence[Series], file: Path) -> None:
     from kdaprof.cli.console import out_console
     from kdaprof.report.figures import history_figure, page
-    from kdaprof.runs.atomic import write_text
+    from kdaprof.runs.atomic import may_replace, write_text
 
     if not series:
         raise UsageError(f"--html {file}: nothing to plot; `kdaprof history` says what is recorded")
-    write_text(file, page([history_figure(one) for one in series], title="kdaprof history"))
+    if file.is_dir():
+        raise UsageError(f"--html {file}: is a directory; name a file in it")
+    if not may_replace(file, f"<title>{_TITLE}</title>"):
+        raise UsageError(f"--html {file}: exists and is no plot of kdaprof; choose another")
+    write_text(file, page([history_figure(one) for one in series], title=_TITLE))
     out_console().print(f"{file}: {len(series)} plots", soft_wrap=True)
 
 

@@ -88,7 +88,7 @@ def run(argv: Sequence[str]) -> int:
     from kdaprof.cli.ending import after_command, tell
     from kdaprof.instruments.nsight import ncu
     from kdaprof.instruments.nsight.tool import find_tool, need_tool, shown, spawn_attached
-    from kdaprof.runs.store import open_target
+    from kdaprof.runs.store import check_target
 
     plan = _plan(args)
     found = find_tool("ncu")
@@ -96,7 +96,7 @@ def run(argv: Sequence[str]) -> int:
         print_file(f"{shown(ncu.profile_line(found or 'ncu', plan), ncu.ENVIRON)}\n".encode())
         return Exit.OK
     tool = need_tool("ncu", found, "run the line of `kdaprof ncu --dry-run` elsewhere and read its CSV with --read")
-    open_target(plan.csv.parent, force=args.force)
+    check_target(plan.csv.parent, force=args.force)
     report, code = ncu.record(tool, plan, spawn_attached, os.environ, quiet_stdout=args.json)
     with after_command(code != 0):
         _show(args, argv, report, plan.csv, keys, cache=plan.cache)

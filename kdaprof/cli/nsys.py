@@ -66,7 +66,7 @@ def run(argv: Sequence[str]) -> int:
     from kdaprof.instruments.nsight import nsys
     from kdaprof.instruments.nsight.tool import find_tool, need_tool, spawn_attached
     from kdaprof.runs.ids import new_run_id
-    from kdaprof.runs.store import open_target
+    from kdaprof.runs.store import check_target
 
     plan = nsys.NsysPlan(
         command=tuple(args.command),
@@ -80,7 +80,7 @@ def run(argv: Sequence[str]) -> int:
         _print_lines(plan, found or "nsys")
         return Exit.OK
     tool = need_tool("nsys", found, "run the line of `kdaprof nsys --dry-run` elsewhere and analyse its SQLite file")
-    open_target(plan.folder, force=args.force)
+    check_target(plan.folder, force=args.force)
     code = nsys.record(tool, plan, spawn_attached, os.environ, quiet_stdout=args.json)
     shown = ["--json"] if args.json else []
     analysed: int = Exit.ERROR

@@ -194,27 +194,19 @@ def _put_page(shown: Sequence[Shown], out: Path | None, *, show: bool) -> None:
 
     from kdaprof.cli.console import err_console, out_console
     from kdaprof.report.html.page import MARK, render, render_several
-    from kdaprof.runs.atomic import write_text
+    from kdaprof.runs.atomic import may_replace, write_text
 
     default = shown[0].path / PAGE if len(shown) == 1 else Path(f"kdaprof-{PAGE}")
     target = out or default
     if target.is_dir():
         raise UsageError(f"--out {target}: is a directory; name a file in it")
-    if target.exists() and not _is_page(target, MARK):
+    if not may_replace(target, MARK):
         raise UsageError(f"{target}: exists and is no page of kdaprof; choose another --out")
     runs = [(one.raw, one.results) for one in shown]
     write_text(target, render(*runs[0]) if len(runs) == 1 else render_several(runs))
     out_console().print(str(target), soft_wrap=True)
     if show and not webbrowser.open(target.resolve().as_uri()):
         err_console().print(f"no browser here; open {target} in one", soft_wrap=True)
-
-
-def _is_page(target: Path, mark: str) -> bool:
-    """Whether a page of ours stands there; only its first bytes are read, and of a device or pipe none at all."""
-    if not target.is_file():
-        return False
-    with target.open("rb") as file:
-        return mark.encode() in file.read(200)
 
 
 def _print_json(shown: Sequence[Shown]) -> None:

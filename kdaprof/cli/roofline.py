@@ -73,7 +73,9 @@ def build_parser() -> argparse.ArgumentParser:
     under.add_argument("--no-measure", action="store_true", help="measure nothing, also where there is a card")
     where = parser.add_argument_group("where it goes")
     where.add_argument("--tensors", action="store_true", help="list every tensor with shape, dtype and bytes")
-    where.add_argument("--svg", type=Path, metavar="FILE", help="write the picture here")
+    where.add_argument(
+        "--svg", type=Path, metavar="FILE", help="write the picture here; it replaces a picture of before"
+    )
     where.add_argument("--json", action="store_true", help="print the document (kdaprof.roofline/1), alone on stdout")
     add_store_flag(parser)
     return parser
@@ -115,8 +117,14 @@ def _check(args: argparse.Namespace) -> None:
     if args.dtype is not None and args.dtype not in DTYPES:
         raise UsageError(f"--dtype {args.dtype!r} is unknown; known: {', '.join(DTYPES)}")
     _names("--phases", args.phases, PHASES)
-    if args.svg is not None and args.svg.is_dir():
-        raise UsageError(f"--svg {args.svg}: is a directory")
+    if args.svg is not None:
+        from kdaprof.runs.atomic import check_file, may_replace
+
+        if args.svg.is_dir():
+            raise UsageError(f"--svg {args.svg}: is a directory; name a file in it")
+        if not may_replace(args.svg, "<svg xmlns="):
+            raise UsageError(f"--svg {args.svg}: exists and is no picture of kdaprof; choose another")
+        check_file(args.svg)
 
 
 def _names(flag: str, text: str, known: Sequence[str]) -> tuple[str, ...]:

@@ -79,7 +79,17 @@ def timeline_name(key: CellKey, kind: str) -> str:
 
 
 def open_target(path: Path, *, force: bool = False) -> RunWriter:
-    """A writer on `path`, checked before anything is measured: empty (or `force`), writable, with room.
+    """A writer on `path`, checked before anything is measured: empty, or `force` takes away the run that is there.
+
+    Errors: those of `check_target`.
+    """
+    check_target(path, force=force)
+    _clear(path)
+    return RunWriter(path)
+
+
+def check_target(path: Path, *, force: bool = False) -> None:
+    """Make the folder `path` and see that it can be used: empty (or `force`), writable, with room; take nothing away.
 
     Errors: UsageError when it holds files already; TargetError when it cannot be written or the disk is full.
     """
@@ -101,8 +111,6 @@ def open_target(path: Path, *, force: bool = False) -> RunWriter:
         raise TargetError(
             f"--out {path}: {free >> 20} MiB free, a run needs {_NEEDED_BYTES >> 20}; free space or choose another"
         )
-    _clear(path)
-    return RunWriter(path)
 
 
 def _clear(path: Path) -> None:

@@ -237,3 +237,16 @@ def test_verdicts_of_regions_with_one_cause(region: str, capsys: pytest.CaptureF
     if "largest_class" in want:
         classes = device["idle_classes"]
         assert max(classes, key=classes.get) == want["largest_class"]
+
+
+@pytest.mark.parametrize("flag", ["--out", "--perfetto"])
+@pytest.mark.parametrize("place", ["/proc/x", "/dev/null/x"])
+def test_a_place_that_cannot_be_written_is_said_before_the_trace_is_read(
+    flag: str, place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["analyze", str(tmp_path / "no such trace.json"), flag, place]) == Exit.ERROR
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(f"kdaprof: {place}")
+    assert "cannot write (" in err
+    assert err.count("\n") == 1

@@ -90,3 +90,15 @@ def test_a_witness_against_the_gate_is_a_change_unless_it_was_known(
 def test_usage(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["dispatch", *words]) == Exit.USAGE
     assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize("place", ["/proc/x", "/dev/null/x"])
+def test_a_table_that_cannot_be_saved_is_said_before_anything_is_called(
+    place: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(matrix, "op_rows", lambda *_, **__: pytest.fail("called"))
+    assert main(["dispatch", "--save", place]) == Exit.ERROR
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(f"kdaprof: {place}: cannot write (")
+    assert err.count("\n") == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -123,6 +124,15 @@ def test_the_plot(recorded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
     assert len(page) < 6_000_000
     assert main(["history", "--html", str(target), "--cell", "nothing", *flags]) == 2
     assert target.read_text() == page
+    assert main(["history", "--html", str(target), *flags]) == 0  # its own plot is replaced
+    mine = tmp_path / "train.py"
+    mine.write_text("mine")
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for place, says in ((mine, "is no plot of kdaprof"), (pipe, "is no plot"), (tmp_path, "a directory")):
+        assert main(["history", "--html", str(place), *flags]) == 2
+        assert says in capsys.readouterr().err
+    assert mine.read_text() == "mine"
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
@@ -83,6 +84,15 @@ def test_a_stored_runs_ceilings_and_calls(capsys: pytest.CaptureFixture[str], tm
     assert "NVIDIA H200" in text
     assert "fused fwd, compulsory" in text
     assert "matmul_tf32x3" in text
+    document(capsys, "--run", RUN, "--svg", str(picture))  # its own picture is replaced
+    mine = tmp_path / "thesis.tex"
+    mine.write_text("mine")
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for place, says in ((mine, "is no picture of kdaprof"), (pipe, "no picture"), (tmp_path, "directory")):
+        assert main(["roofline", "--run", RUN, "--svg", str(place)]) == Exit.USAGE
+        assert says in capsys.readouterr().err
+    assert mine.read_text() == "mine"
 
 
 def test_a_faster_call_than_its_declared_floor_is_said(capsys: pytest.CaptureFixture[str]) -> None:

@@ -219,7 +219,7 @@ def test_a_disk_that_fills_up_is_one_line_and_what_is_written_stays(
     assert got == 1
     last = err.rstrip("\n").splitlines()[-1]
     assert last.startswith(f"kdaprof: {out}")
-    assert f"cannot write ({os.strerror(code)}); free space or choose another --out" in last
+    assert f"cannot write ({os.strerror(code)}); free space or choose another place" in last
     assert "Traceback" not in err
     monkeypatch.undo()
     assert not [p for p in out.rglob("*") if p.name.endswith(".tmp")]

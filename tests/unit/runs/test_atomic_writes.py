@@ -39,7 +39,7 @@ def test_a_full_disk_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.Monk
     with pytest.raises(atomic.TargetError) as caught:
         atomic.write_text(path, "new" * 1000)
     assert str(caught.value).startswith(f"{path}: cannot write (No space left on device)")
-    assert "--out" in str(caught.value)
+    assert str(caught.value).endswith("free space or choose another place")
     assert path.read_text() == "old"
     assert left_over(tmp_path) == ["x.json"]
 
@@ -78,6 +78,15 @@ def test_a_folder_that_is_a_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "notes").write_text("mine")
     with pytest.raises(atomic.TargetError, match=r"x\.json: cannot write \(.*notes is not a directory\)"):
         atomic.write_text(tmp_path / "notes" / "x.json", "x")
+
+
+def test_a_place_is_tried_and_nothing_stays_there(tmp_path: Path) -> None:
+    atomic.check_file(tmp_path / "a" / "x.json")
+    assert left_over(tmp_path / "a") == []
+    for place in (Path("/proc/x"), tmp_path / "a", tmp_path / "file" / "x"):
+        (tmp_path / "file").touch()
+        with pytest.raises(atomic.TargetError, match="cannot write"):
+            atomic.check_file(place)
 
 
 @pytest.mark.parametrize("linked", [False, True])

@@ -254,6 +254,12 @@ def test_force_takes_away_an_earlier_run_and_nothing_else(written: Path) -> None
     assert [path.name for path in written.rglob("*") if path.is_file()] == ["notes.txt"]
 
 
+def test_a_folder_that_is_only_checked_keeps_the_run_that_is_there(written: Path) -> None:
+    before = sorted(written.rglob("*"))
+    store.check_target(written, force=True)
+    assert sorted(written.rglob("*")) == before
+
+
 @pytest.mark.parametrize("parent", ["/proc", "/dev/full", "/dev/null"])
 def test_target_that_cannot_be_written(parent: str) -> None:
     with pytest.raises((TargetError, UsageError)) as caught:
