@@ -136,8 +136,8 @@ CARD_SHARED = GuardRule(
     id="Q03",
     title="card shared",
     explanation=(
-        "Another job used the card before, during or after the samples. Runs were published from a three-way "
-        "collision that nobody had noticed until a process crashed."
+        "Another job used the card before, during or after the samples. A script that found the card free was joined "
+        "by a process of 15 GB before it had started, and its runs crashed; another was killed in a collision of three."
     ),
     touches=TIMED | {"floor_ns"},
     judge=_shared,
