@@ -13,8 +13,10 @@ from dataclasses import dataclass
 
 from kdaprof.instruments.clock import Clock
 from kdaprof.instruments.sensor import GpuSensor
+from kdaprof.instruments.watch.extras import ENERGY_SHARE, GPM_PERIOD_NS, EnergyRows, GpmReader, GpmRows
 from kdaprof.instruments.watch.loop import SampleLoop, Stopped
-from kdaprof.instruments.watch.taker import GpmReader, SampleTaker
+from kdaprof.instruments.watch.pace import Pace
+from kdaprof.instruments.watch.taker import Extra, SampleTaker
 from kdaprof.runs.util import UtilReading
 
 
@@ -69,7 +71,11 @@ class Sampler:
         self._hz = hz
         self._kept = _Kept()
         self._stop = threading.Event()
-        self._loop = SampleLoop([SampleTaker(sensor, gpm)], clock, hz, self._kept, wait=self._stop.wait)
+        # Seconds at most: GPM as often as it has counts, the energy at both ends.
+        extras: list[Extra] = [EnergyRows(sensor, Pace(ENERGY_SHARE))]
+        if gpm is not None:
+            extras.append(GpmRows(sensor, gpm, Pace(None, period_ns=GPM_PERIOD_NS)))
+        self._loop = SampleLoop([SampleTaker(sensor, extras)], clock, hz, self._kept, wait=self._stop.wait)
         self._thread = threading.Thread(target=self._loop.run, name="kdaprof-gpu-util", daemon=True)
         self._series: UtilSeries | None = None
 

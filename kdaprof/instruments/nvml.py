@@ -99,6 +99,7 @@ class NvmlDevice:
         self.nvml = nvml
         self.handle = handle
         self.uuid = uuid
+        self._mig: Reading[bool] | None = None
 
     def _get(self, function: str, convert: Callable[[Any], T], *args: Any) -> Reading[T]:
         reading = self.nvml.call(function, self.handle, *args)
@@ -185,10 +186,15 @@ class NvmlDevice:
         return self._get("nvmlDeviceGetEccMode", lambda modes: bool(modes[0]))
 
     def mig(self) -> Reading[bool]:
-        """Whether MIG is on; a MIG instance is itself the answer."""
+        """Whether MIG is on; a MIG instance is itself the answer. It changes with a reset only: asked once."""
         if self.uuid is not None and self.uuid.startswith("MIG-"):
             return Reading(True)
-        return self._get("nvmlDeviceGetMigMode", lambda modes: bool(modes[0]))
+        if self._mig is not None:
+            return self._mig
+        reading = self._get("nvmlDeviceGetMigMode", lambda modes: bool(modes[0]))
+        if reading.missing is None or reading.missing.kind == "not-supported":
+            self._mig = reading
+        return reading
 
     def processes(self) -> Reading[tuple[GpuProcess, ...]]:
         """Compute and graphics processes, each once.

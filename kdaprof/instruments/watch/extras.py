@@ -1,48 +1,40 @@
-"""What is read beside the plain figures: why clocks are held back, who is on the card, the driver's own buffer."""
+"""What is read beside the plain figures: limits, energy, GPM, who is on the card, the driver's own buffer.
+
+All but the first are dear (per call on an H200: energy 3.4 ms, GPM 1 to 2.2, the buffer 1.6, shares of processes 1.4),
+so each has a pace of its own.
+"""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
 
 from kdaprof.instruments.clock import ClockPair
 from kdaprof.instruments.conditions import name_of_process
-from kdaprof.instruments.sensor import BufferedSample, GpuSensor
+from kdaprof.instruments.gpm import GpmActivity
+from kdaprof.instruments.reading import Reading
+from kdaprof.instruments.sensor import BufferedSample, GpuProcess, GpuSensor
+from kdaprof.instruments.watch.pace import Pace
 from kdaprof.runs.conditions import LIMITING_REASONS
 from kdaprof.runs.util import PROCESS_BYTES, PROCESS_UTIL, REASON_PREFIX, UtilReading, process_field
 
-SLOW_PERIOD_NS = 1_000_000_000
-"""Processes and the buffer are looked at once a second at most: neither is cheap, and neither changes faster."""
+# Two GPM samples closer than this may have no counts between them.
+GPM_PERIOD_NS = 100_000_000
+GPM_SHARE, BUFFER_SHARE, PEOPLE_SHARE, ENERGY_SHARE = 0.0003, 0.00015, 0.0001, 0.00005
+"""Of a core, at 2 Hz. Nothing is lost by a slow pace: GPM and energy count on, and the buffer keeps what it has."""
 
+_GPM_FIELDS = tuple(GpmActivity.__dataclass_fields__)
 # The driver keeps some tens of seconds; anything that claims to be older or from the future is a wrong clock.
 _BUFFER_PAST_NS = 120 * 1_000_000_000
 _BUFFER_AHEAD_NS = 1_000_000_000
-_NEVER_NS = 2**62
-_SHARE = 0.0005
-_SLOWEST_NS = 10_000_000_000
 
 
-class _Pace:
-    """Lets a reading happen once a second, and less often where it is dear: at most `_SHARE` of a core."""
+class GpmReader(Protocol):
+    """A source of GPM activity since the last reading."""
 
-    def __init__(self, cpu_ns: Callable[[], int]) -> None:
-        self._cpu_ns = cpu_ns
-        self._due_ns: int | None = None
-        self._began_ns = 0
-
-    def begins(self, t_ns: int) -> bool:
-        if self._due_ns is not None and t_ns < self._due_ns:
-            return False
-        self._due_ns = t_ns + SLOW_PERIOD_NS
-        self._began_ns = self._cpu_ns()
-        return True
-
-    def ends(self, t_ns: int) -> None:
-        wanted = round((self._cpu_ns() - self._began_ns) / _SHARE)
-        self._due_ns = t_ns + min(max(SLOW_PERIOD_NS, wanted), _SLOWEST_NS)
-
-    def never_again(self) -> None:
-        self._due_ns = _NEVER_NS
+    def read(self) -> Reading[GpmActivity]:
+        """Activity since the last reading."""
+        ...
 
 
 class ThrottleRows:
@@ -51,7 +43,7 @@ class ThrottleRows:
     def __init__(self, sensor: GpuSensor) -> None:
         self._sensor = sensor
 
-    def rows(self, t_ns: int) -> Sequence[UtilReading]:
+    def rows(self, t_ns: int, *, last: bool = False) -> Sequence[UtilReading]:
         """At every sample."""
         reading = self._sensor.throttle_reasons()
         if reading.value is None:
@@ -61,38 +53,84 @@ class ThrottleRows:
         return [_row(self._sensor, t_ns, "limited", limited), *named]
 
 
+class EnergyRows:
+    """The card's energy counter: at the start, now and then, and at the end."""
+
+    def __init__(self, sensor: GpuSensor, pace: Pace) -> None:
+        self._sensor = sensor
+        self._pace = pace
+
+    def rows(self, t_ns: int, *, last: bool = False) -> Sequence[UtilReading]:
+        """One row where it is due. A card without a counter says so once."""
+        if not self._pace.begins(t_ns, last=last):
+            return ()
+        reading = self._sensor.energy_j()
+        if reading.value is None:
+            self._pace.never_again()
+        else:
+            self._pace.ends(t_ns)
+        return [_row(self._sensor, t_ns, "energy_j", reading.value, reading.reason)]
+
+
+class GpmRows:
+    """GPM activity since its last reading, a row a counter."""
+
+    def __init__(self, sensor: GpuSensor, meter: GpmReader, pace: Pace) -> None:
+        self._sensor = sensor
+        self._meter = meter
+        self._pace = pace
+        self._read_ns: int | None = None
+
+    def rows(self, t_ns: int, *, last: bool = False) -> Sequence[UtilReading]:
+        """Those that are due, and at the end what is left, unless it is too short to have counts."""
+        too_soon = self._read_ns is not None and t_ns - self._read_ns < GPM_PERIOD_NS
+        if too_soon or not self._pace.begins(t_ns, last=last):
+            return ()
+        self._read_ns = t_ns
+        activity = self._meter.read()
+        self._pace.ends(t_ns)
+        return [self._counter(t_ns, name, activity) for name in _GPM_FIELDS]
+
+    def _counter(self, t_ns: int, name: str, activity: Reading[GpmActivity]) -> UtilReading:
+        value = None if activity.value is None else getattr(activity.value, name)
+        why = "this card gives no such figure" if activity.value is not None and value is None else activity.reason
+        return _row(self._sensor, t_ns, f"gpm_{name}", value, why)
+
+
 class ProcessRows:
-    """Memory and SM share of each process on the card; with `wanted`, of those process ids for which it holds."""
+    """Memory of each process on the card, and its SM share; with `wanted`, of those for which it holds."""
 
     def __init__(
         self,
         sensor: GpuSensor,
         wanted: Callable[[int], bool] | None = None,
         name_of: Callable[[int], str | None] = name_of_process,
-        cpu_ns: Callable[[], int] = time.thread_time_ns,
+        *,
+        pace: Pace | None = None,
+        shares: Pace | None = None,
     ) -> None:
         self._sensor = sensor
         self._wanted = wanted
         self._name_of = name_of
-        self._pace = _Pace(cpu_ns)
+        self._pace = pace or Pace(PEOPLE_SHARE)
+        self._shares_pace = shares or Pace(PEOPLE_SHARE)
         self.names: dict[int, str | None] = {}
 
-    def rows(self, t_ns: int) -> Sequence[UtilReading]:
+    def rows(self, t_ns: int, *, last: bool = False) -> Sequence[UtilReading]:
         """Once a second at most; `processes` is how many there are, whoever is wanted."""
         if not self._pace.begins(t_ns):
             return ()
-        rows = self._read(t_ns)
-        self._pace.ends(t_ns)
-        return rows
-
-    def _read(self, t_ns: int) -> list[UtilReading]:
         listed = self._sensor.processes()
+        self._pace.ends(t_ns)
+        return self._rows_of(listed, t_ns)
+
+    def _rows_of(self, listed: Reading[tuple[GpuProcess, ...]], t_ns: int) -> list[UtilReading]:
         if listed.value is None:
             return [_row(self._sensor, t_ns, "processes", None, listed.reason)]
         rows = [_row(self._sensor, t_ns, "processes", float(len(listed.value)))]
         if not listed.value:
             return rows
-        shares = {share.pid: share.util for share in self._sensor.process_utilisation().value or ()}
+        shares = self._shares(t_ns)
         for process in listed.value:
             if self._wanted is not None and not self._wanted(process.pid):
                 continue
@@ -105,23 +143,31 @@ class ProcessRows:
                 rows.append(_row(self._sensor, t_ns, process_field(process.pid, PROCESS_UTIL), shares[process.pid]))
         return rows
 
+    def _shares(self, t_ns: int) -> dict[int, float]:
+        """SM share by process, where it is time to ask: that question is dear, the list is not."""
+        if not self._shares_pace.begins(t_ns):
+            return {}
+        found = self._sensor.process_utilisation().value or ()
+        self._shares_pace.ends(t_ns)
+        return {share.pid: share.util for share in found}
+
 
 class BufferRows:
     """The driver's own samples of utilisation as `util_buffer`, each at its own time: finer than slow polling."""
 
-    def __init__(self, sensor: GpuSensor, pair: ClockPair, *, cpu_ns: Callable[[], int] = time.thread_time_ns) -> None:
+    def __init__(self, sensor: GpuSensor, pair: ClockPair, *, pace: Pace | None = None) -> None:
         self._sensor = sensor
         self._pair = pair
-        self._pace = _Pace(cpu_ns)
+        self._pace = pace or Pace(BUFFER_SHARE)
         self._last_unix_ns: int | None = None
 
-    def rows(self, t_ns: int) -> Sequence[UtilReading]:
-        """Once a second at most: what came since. A card without a buffer says so once."""
-        if not self._pace.begins(t_ns):
-            return ()
+    def rows(self, t_ns: int, *, last: bool = False) -> Sequence[UtilReading]:
+        """Once a second at most, and at the end: what came since. A card without a buffer says so once."""
         if self._last_unix_ns is None:
             # What was there before the watch is not part of it.
             self._last_unix_ns = self._pair.to_unix_ns(t_ns)
+        if not self._pace.begins(t_ns, last=last):
+            return ()
         reading = self._sensor.buffered_utilisation(self._last_unix_ns)
         if reading.value is None:
             self._pace.never_again()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -28,6 +29,10 @@ class Taker(Protocol):
 
     def take(self, t_ns: int) -> tuple[list[UtilReading], str | None]:
         """The rows of one sample at `t_ns`, and why the series must end, if it must (the card is lost)."""
+        ...
+
+    def last(self, t_ns: int) -> list[UtilReading]:
+        """What is read once more when the series ends."""
         ...
 
 
@@ -95,6 +100,7 @@ class SampleLoop:
         cpu_at_start = self._thread_cpu_ns()
         try:
             self._sample()
+            self._last()
         finally:
             self.own_cpu_ns = self._thread_cpu_ns() - cpu_at_start
             if self.end_ns is None:
@@ -120,6 +126,15 @@ class SampleLoop:
             if self._over is not None and self._over():
                 return
             number = next_due(self.start_ns, self._clock.now_ns(), self._hz, after=number)
+
+    def _last(self) -> None:
+        """The end of every series that goes on to the end."""
+        t_ns = self._clock.now_ns()
+        for index in self._live:
+            rows: list[UtilReading] = []
+            with suppress(Exception):  # all samples are there: a sensor that fails now has nothing to end
+                rows = self._takers[index].last(t_ns)
+            self._sink.add(rows)
 
     def _until(self, t_ns: int) -> bool:
         """Wait until then; True when the loop is to end."""

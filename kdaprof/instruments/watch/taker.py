@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
-from kdaprof.instruments.gpm import GpmActivity
 from kdaprof.instruments.reading import Reading, missing
 from kdaprof.instruments.sensor import GpuSensor, MemoryUse, Utilisation
 from kdaprof.runs.util import UtilReading
@@ -14,36 +13,22 @@ T = TypeVar("T")
 
 # NVML reference, nvmlUtilization_t: "the sample period may be between 1 second and 1/6 second".
 UTILISATION_PERIOD_NS = 166_666_667
-# Two GPM samples closer than this may have no counts between them.
-GPM_PERIOD_NS = 100_000_000
-
-_GPM_FIELDS = tuple(GpmActivity.__dataclass_fields__)
-
-
-class GpmReader(Protocol):
-    """A source of GPM activity since the last reading."""
-
-    def read(self) -> Reading[GpmActivity]:
-        """Activity since the last reading."""
-        ...
 
 
 class Extra(Protocol):
     """More rows of the same card, at a pace of their own."""
 
-    def rows(self, t_ns: int) -> Sequence[UtilReading]:
-        """Those that are due at `t_ns`."""
+    def rows(self, t_ns: int, *, last: bool = False) -> Sequence[UtilReading]:
+        """Those that are due at `t_ns`; `last` when none will be asked for after them."""
         ...
 
 
 class SampleTaker:
     """Turns one card's readings into rows; knows which of them are repeats. Pure but for the readings themselves."""
 
-    def __init__(self, sensor: GpuSensor, gpm: GpmReader | None = None, extras: Sequence[Extra] = ()) -> None:
+    def __init__(self, sensor: GpuSensor, extras: Sequence[Extra] = ()) -> None:
         self._sensor = sensor
-        self._gpm = gpm
         self._extras = tuple(extras)
-        self._gpm_due_ns: int | None = None
         self._seen: dict[str, tuple[float, int]] = {}
 
     def take(self, t_ns: int) -> tuple[list[UtilReading], str | None]:
@@ -57,10 +42,8 @@ class SampleTaker:
             ("sm_clock_hz", _map(self._sensor.sm_clock_hz(), float)),
             ("mem_clock_hz", _map(self._sensor.mem_clock_hz(), float)),
             ("power_w", self._sensor.power_w()),
-            ("energy_j", self._sensor.energy_j()),
             ("temperature_c", _map(self._sensor.temperature_c(), float)),
         ]
-        readings += self._gpm_readings(t_ns)
         rows = [self._row(t_ns, field, reading) for field, reading in readings]
         lost = next((r.reason for _, r in readings if r.missing and r.missing.kind == "gpu-lost"), None)
         if lost is None:
@@ -68,12 +51,9 @@ class SampleTaker:
                 rows += extra.rows(t_ns)
         return rows, lost
 
-    def _gpm_readings(self, t_ns: int) -> list[tuple[str, Reading[float]]]:
-        if self._gpm is None or (self._gpm_due_ns is not None and t_ns < self._gpm_due_ns):
-            return []
-        self._gpm_due_ns = t_ns + GPM_PERIOD_NS
-        activity = self._gpm.read()
-        return [(f"gpm_{name}", _map(activity, lambda a, n=name: getattr(a, n))) for name in _GPM_FIELDS]  # type: ignore[misc]
+    def last(self, t_ns: int) -> list[UtilReading]:
+        """What is read once more when the series ends at `t_ns`: counters that are read seldom."""
+        return [row for extra in self._extras for row in extra.rows(t_ns, last=True)]
 
     def _row(self, t_ns: int, field: str, reading: Reading[float]) -> UtilReading:
         stale = False

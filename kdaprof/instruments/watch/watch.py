@@ -14,10 +14,22 @@ from kdaprof.instruments.gpm import GpmMeter
 from kdaprof.instruments.nvml import NvmlDevice
 from kdaprof.instruments.watch.cards import Card
 from kdaprof.instruments.watch.command import Command, handled, process_cpu_ns
-from kdaprof.instruments.watch.extras import BufferRows, ProcessRows, ThrottleRows
+from kdaprof.instruments.watch.extras import (
+    BUFFER_SHARE,
+    ENERGY_SHARE,
+    GPM_PERIOD_NS,
+    GPM_SHARE,
+    PEOPLE_SHARE,
+    BufferRows,
+    EnergyRows,
+    GpmRows,
+    ProcessRows,
+    ThrottleRows,
+)
 from kdaprof.instruments.watch.loop import SampleLoop, Sink
+from kdaprof.instruments.watch.pace import SLOW_PERIOD_NS, Pace, share_at
 from kdaprof.instruments.watch.people import Family
-from kdaprof.instruments.watch.taker import SampleTaker
+from kdaprof.instruments.watch.taker import Extra, SampleTaker
 from kdaprof.runs.watch import ProcessName, SeriesEnd, WatchedCard, WatchRecord, WrappedCommand
 
 _ENDS = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT})
@@ -95,10 +107,22 @@ class _Running:
     def _taker(self, device: NvmlDevice, family: Family | None) -> SampleTaker:
         meter = GpmMeter(device)
         self._meters.append(meter)
-        people = ProcessRows(device, None if family is None else family.holds)
+        wanted = None if family is None else family.holds
+        people = ProcessRows(device, wanted, pace=self._pace(PEOPLE_SHARE), shares=self._pace(PEOPLE_SHARE))
         self._people.append(people)
-        extras = (ThrottleRows(device), people, BufferRows(device, self._pair))
-        return SampleTaker(device, meter if meter.missing is None else None, extras)
+        extras: list[Extra] = [
+            ThrottleRows(device),
+            people,
+            EnergyRows(device, self._pace(ENERGY_SHARE)),
+            BufferRows(device, self._pair, pace=self._pace(BUFFER_SHARE, first_ns=SLOW_PERIOD_NS)),
+        ]
+        if meter.missing is None:
+            pace = self._pace(GPM_SHARE, period_ns=GPM_PERIOD_NS, first_ns=GPM_PERIOD_NS)
+            extras.append(GpmRows(device, meter, pace))
+        return SampleTaker(device, extras)
+
+    def _pace(self, share: float, *, period_ns: int = SLOW_PERIOD_NS, first_ns: int = 0) -> Pace:
+        return Pace(share_at(share, self._plan.hz) / len(self._open), period_ns=period_ns, first_ns=first_ns)
 
     def through(
         self, start: Callable[[Sequence[str]], Command], leave: Callable[[], None], told: Callable[[str], None]

@@ -9,6 +9,8 @@ from kdaprof.instruments.gpm import GpmActivity
 from kdaprof.instruments.gpu_util import Sampler
 from kdaprof.instruments.reading import Missing, Reading
 from kdaprof.instruments.sensor import Utilisation
+from kdaprof.instruments.watch.extras import GPM_PERIOD_NS, GpmRows
+from kdaprof.instruments.watch.pace import Pace
 from kdaprof.instruments.watch.schedule import due_ns, next_due, samples_due
 from kdaprof.instruments.watch.taker import SampleTaker
 
@@ -75,15 +77,17 @@ class Gpm:
         return Reading(GpmActivity(graphics=0.2, sm=0.1, occupancy=None, dram=0.05))
 
 
-def test_gpm_is_read_at_most_ten_times_a_second() -> None:
-    gpm = Gpm()
-    taker = SampleTaker(FakeSensor(), gpm)
+def test_gpm_is_read_as_often_as_its_pace_says() -> None:
+    gpm, sensor = Gpm(), FakeSensor()
+    taker = SampleTaker(sensor, [GpmRows(sensor, gpm, Pace(None, period_ns=GPM_PERIOD_NS))])
     rows = [row for t in range(0, 300, 10) for row in taker.take(t * MS)[0]]
     assert gpm.reads == 3
     by_field = {row.field: row for row in rows}
     assert by_field["gpm_graphics"].value == 0.2
     assert by_field["gpm_occupancy"].value is None
     assert by_field["gpm_occupancy"].missing
+    # At the end the rest, if there is enough of it.
+    assert [taker.last(t * MS) == [] for t in (299, 300)] == [True, False]
 
 
 @pytest.mark.parametrize("hz", [0, -1, 100.5, float("nan")])

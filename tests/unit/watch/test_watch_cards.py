@@ -16,7 +16,8 @@ from kdaprof.instruments.nvml import Nvml, open_nvml
 from kdaprof.instruments.reading import Missing
 from kdaprof.instruments.sensor import BufferedSample, GpuProcess, ProcessUtilisation
 from kdaprof.instruments.watch.cards import choose
-from kdaprof.instruments.watch.extras import BufferRows, ProcessRows, ThrottleRows
+from kdaprof.instruments.watch.extras import BufferRows, EnergyRows, ProcessRows, ThrottleRows
+from kdaprof.instruments.watch.pace import Pace, share_at
 from kdaprof.instruments.watch.people import Family
 
 CARDS = (
@@ -116,23 +117,43 @@ def test_processes_are_read_once_a_second_and_filtered() -> None:
     sensor = FakeSensor()
     sensor.values["processes"] = (GpuProcess(10, 5), GpuProcess(11, None), GpuProcess(12, 7))
     sensor.values["process_utilisation"] = (ProcessUtilisation(10, 0.5),)
-    people = ProcessRows(sensor, lambda pid: pid != 12, {10: "python"}.get, lambda: 0)
+    people = ProcessRows(sensor, lambda pid: pid != 12, {10: "python"}.get, pace=Pace(0.001), shares=slow(2))
     rows = [row for t in range(0, 2 * S, S // 2) for row in people.rows(t)]
     assert [(r.field, r.value) for r in rows[:4]] == [
         ("processes", 3.0), ("pid:10:used_bytes", 5.0), ("pid:10:util", 0.5), ("pid:11:used_bytes", None),
     ]  # fmt: skip
-    assert len(rows) == 8
+    # The list again a second later; the shares not yet: asking for them takes 2 ms.
+    assert [r.field for r in rows[4:]] == ["processes", "pid:10:used_bytes", "pid:11:used_bytes"]
     assert people.names == {10: "python", 11: None}
 
 
+def slow(ms: int, share: float | None = 0.0005) -> Pace:
+    """The pace of a reading that takes `ms` of CPU time."""
+    cpu = iter(range(0, 10**12, ms * 1_000_000))
+    return Pace(share, cpu_ns=lambda: next(cpu))
+
+
 def test_a_dear_reading_is_taken_less_often() -> None:
-    cpu = iter(range(0, 10**12, 2_000_000))  # each reading takes 2 ms of CPU time
-    people = ProcessRows(FakeSensor(), cpu_ns=lambda: next(cpu))
-    taken = [t // S for t in range(0, 20 * S, S) if people.rows(t)]
-    assert taken == [0, 4, 8, 12, 16]
-    cpu = iter(range(0, 10**12, 50_000_000))
-    slow = ProcessRows(FakeSensor(), cpu_ns=lambda: next(cpu))
-    assert [t // S for t in range(0, 30 * S, S) if slow.rows(t)] == [0, 10, 20]
+    people = ProcessRows(FakeSensor(), pace=slow(2))
+    assert [t // S for t in range(0, 20 * S, S) if people.rows(t)] == [0, 4, 8, 12, 16]
+    people = ProcessRows(FakeSensor(), pace=slow(80))
+    assert [t // S for t in range(0, 300 * S, S) if people.rows(t)] == [0, 120, 240]
+
+
+def test_a_reading_gets_more_of_a_core_where_more_samples_were_asked_for() -> None:
+    assert share_at(0.0001, 0.5) == share_at(0.0001, 2) == 0.0001
+    assert share_at(0.0001, 100) == pytest.approx(0.005)
+
+
+def test_energy_is_read_at_both_ends_and_a_card_without_a_counter_says_so_once() -> None:
+    sensor = FakeSensor()
+    energy = EnergyRows(sensor, slow(4))
+    taken = [t // S for t in range(0, 20 * S, S) if energy.rows(t)]
+    assert taken == [0, 8, 16]
+    assert [r.field for r in energy.rows(17 * S, last=True)] == ["energy_j"]
+    sensor.fail("not-supported", "no counter", "energy_j")
+    without = EnergyRows(sensor, slow(4))
+    assert [(r.value, r.missing) for t in range(3) for r in without.rows(t * S, last=t == 2)] == [(None, "no counter")]
 
 
 def test_limits_are_told_from_states() -> None:
@@ -147,7 +168,7 @@ def test_the_drivers_buffer_is_read_in_its_own_time_and_each_sample_once() -> No
     sensor = FakeSensor()
     pair = ClockPair(monotonic_ns=0, unix_ns=1000 * S, uncertainty_ns=0)
     entries = [BufferedSample(1000 * S + k * S // 10, k / 100) for k in range(-5, 30)]
-    rows = BufferRows(sensor, pair, cpu_ns=lambda: 0)
+    rows = BufferRows(sensor, pair, pace=Pace(None))
     found = []
     for t in range(0, 3 * S, S // 2):
         sensor.values["buffered"] = tuple(entry for entry in entries if entry.unix_ns <= 1000 * S + t)

@@ -14,8 +14,9 @@ from kdaprof.errors import UsageError
 from kdaprof.instruments.fakes import FakeClock, FakeSensor
 from kdaprof.instruments.reading import Missing
 from kdaprof.instruments.sensor import Utilisation
-from kdaprof.instruments.watch.extras import ProcessRows, ThrottleRows
+from kdaprof.instruments.watch.extras import EnergyRows, ProcessRows, ThrottleRows
 from kdaprof.instruments.watch.loop import SampleLoop
+from kdaprof.instruments.watch.pace import Pace
 from kdaprof.instruments.watch.spool import Spool
 from kdaprof.instruments.watch.taker import SampleTaker
 from kdaprof.runs.atomic import TargetError
@@ -105,6 +106,17 @@ def test_a_full_disk_ends_the_loop_with_one_error() -> None:
 def test_rates_without_meaning(hz: float) -> None:
     with pytest.raises(UsageError, match="sampling rate"):
         loop_over(sensors(1), FakeClock(), hz, Kept())
+
+
+def test_what_is_read_seldom_is_read_once_more_at_the_end_of_every_series_that_lasts() -> None:
+    clock, kept = FakeClock(), Kept()
+    cards = sensors(2)
+    takers = [SampleTaker(card, [EnergyRows(card, Pace(None, period_ns=60 * S))]) for card in cards]
+    loop = SampleLoop(takers, clock, 2, kept, wait=waiter(clock), duration_ns=5 * S)  # type: ignore[arg-type]
+    cards[1].utilisations = [Utilisation(0.5, 0), Missing("gpu-lost", "GPU is lost")]
+    loop.run()
+    read = [((r.t_ns - loop.start_ns) // S, r.uuid) for r in kept.rows if r.field == "energy_j"]
+    assert read == [(0, "GPU-0"), (0, "GPU-1"), (5, "GPU-0")]
 
 
 def test_an_hour_at_2_hz_leaves_a_file_that_opens(tmp_path: Path) -> None:
