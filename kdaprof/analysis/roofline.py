@@ -16,6 +16,7 @@ from kdaprof.analysis.figure import whole
 from kdaprof.analysis.floor import COPY, floor_of, intensity
 from kdaprof.errors import UsageError
 from kdaprof.kda.cost import OpSize, SerialChain, Tensor, compulsory, flops, forward_products, moved_bytes, serial_chain
+from kdaprof.kda.peers import PEERS
 from kdaprof.kda.traffic import field_report_tensors, path_traffic, rate_name
 from kdaprof.runs.facts import Fact, Provenance, Reason, absent
 from kdaprof.runs.record import Ceiling
@@ -182,11 +183,24 @@ def roof(basis: Basis, ceilings: Sequence[Ceiling], serial: Serial, *, why_none:
 def _basis(name: str, path: str, phase: str, size: OpSize, dtype: str) -> Basis:
     rate = rate_name(path, dtype)
     work = flops(phase, size)
+    gone = _not_computed(path, phase, dtype)
+    if gone is not None:
+        return Basis(name=name, path=path, phase=phase, flops=work, rate=rate, tensors=None, why=gone)
     if name == COMPULSORY:
         listed = compulsory(phase, size, dtype)
         return Basis(name=name, path=path, phase=phase, flops=work, rate=rate, tensors=listed)
     traffic = path_traffic(path, phase, size, dtype)
     return Basis(name=name, path=path, phase=phase, flops=work, rate=rate, tensors=traffic.tensors, why=traffic.why)
+
+
+def _not_computed(path: str, phase: str, dtype: str) -> str | None:
+    """Why a peer has no such call at all; None for every other path."""
+    peer = PEERS.get(path)
+    if peer is None:
+        return None
+    if dtype not in peer.dtypes:
+        return f"path {path!r} takes {', '.join(peer.dtypes)}, not {dtype}"
+    return None if peer.trains or phase == "fwd" else f"path {path!r} has no backward"
 
 
 def _serial(serial: Serial, rate: Ceiling | None, lacking: str) -> Fact:

@@ -13,7 +13,7 @@ from kdaprof import __version__
 from kdaprof.analysis.floor import COPY
 from kdaprof.analysis.roofline import COMPULSORY, FIELD, PATH, Basis, Row, Serial, bases_of
 from kdaprof.analysis.roofline_measured import Stood, beaten
-from kdaprof.kda.cost import OpSize, Shape, flops
+from kdaprof.kda.cost import OpSize, Shape, compulsory, flops, moved_bytes
 from kdaprof.runs.codec import to_json
 from kdaprof.runs.facts import absent
 from kdaprof.runs.record import Ceiling
@@ -50,7 +50,7 @@ def used_ceilings(roofline: Roofline) -> tuple[Ceiling, ...]:
 def roofline_document(roofline: Roofline, *, command: Sequence[str]) -> Json:
     """`flops` and `bytes` hold every basis; `bases` and `tensors` those that were asked for."""
     size = OpSize.of(roofline.shape)
-    every = bases_of(size, roofline.dtype, paths=roofline.paths, phases=("fwd", "bwd"), names=(COMPULSORY, PATH, FIELD))
+    every = bases_of(size, roofline.dtype, paths=roofline.paths, phases=("fwd", "bwd"), names=(PATH, FIELD))
     return {
         "schema": SCHEMA,
         "tool": f"kdaprof {__version__}",
@@ -62,7 +62,7 @@ def roofline_document(roofline: Roofline, *, command: Sequence[str]) -> Json:
         "dtype": roofline.dtype,
         "flops": {phase: flops(phase, size) for phase in ("fwd", "bwd")},
         "bytes": {
-            COMPULSORY: {b.phase: b.bytes for b in every if b.name == COMPULSORY},
+            COMPULSORY: {phase: moved_bytes(compulsory(phase, size, roofline.dtype)) for phase in ("fwd", "bwd")},
             PATH: {
                 path: {b.phase: b.bytes for b in every if b.name == PATH and b.path == path} for path in roofline.paths
             },
@@ -92,10 +92,9 @@ def roofline_schema() -> Json:
 
 
 def _listings(stood: Sequence[Stood]) -> list[Basis]:
-    """Each listing once: the compulsory one is the same on every path."""
+    """Each listing once: the compulsory one is the same on every path that has one."""
     kept: dict[tuple[str, str, str], Basis] = {}
-    for one in stood:
-        basis = one.row.basis
+    for basis in sorted((one.row.basis for one in stood), key=lambda basis: basis.tensors is None):
         kept.setdefault((basis.name, "" if basis.name == COMPULSORY else basis.path, basis.phase), basis)
     return list(kept.values())
 

@@ -38,16 +38,29 @@ class Stood:
     share: Fact
 
 
-def measured_size(record: RunRecord, shape: Shape | None, dtype: str | None) -> tuple[Shape, str]:
-    """The one shape and dtype of the run's KDA cells; UsageError when there is none, or several and none was chosen."""
+def measured_size(
+    record: RunRecord, shape: Shape | None, dtype: str | None, chunk: int | None = None
+) -> tuple[Shape, str]:
+    """The one shape and dtype of the run's KDA cells, of those that were chosen; the chunk of `shape` does not count.
+
+    Errors: UsageError when there is none, or several.
+    """
     keys = [cell.key for cell in record.cells if _counts(cell)]
-    kept = [k for k in keys if (shape is None or k.shape[:-1] == shape[:-1]) and (dtype is None or k.dtype == dtype)]
+    kept = [
+        key
+        for key in keys
+        if (shape is None or key.shape[:-1] == shape[:-1])
+        and (dtype is None or key.dtype == dtype)
+        and (chunk is None or key.size("C") == chunk)
+    ]
     found = sorted({(k.shape, k.dtype) for k in kept})
     if not found:
-        raise UsageError(f"run {record.run}: holds no eager kda cell of that shape and dtype; see `kdaprof report`")
+        raise UsageError(
+            f"run {record.run}: holds no eager kda cell of that shape, chunk and dtype; see `kdaprof report`"
+        )
     if len(found) > 1:
         texts = "; ".join(f"{CellKey('kda', '', '', '', '', s, d).extents} {d}" for s, d in found)
-        raise UsageError(f"run {record.run}: holds several; choose by --shape and --dtype: {texts}")
+        raise UsageError(f"run {record.run}: holds several; choose by --shape, --chunk and --dtype: {texts}")
     return found[0]
 
 

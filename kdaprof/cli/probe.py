@@ -136,6 +136,8 @@ def run(argv: Sequence[str]) -> int:
 def _request(args: argparse.Namespace, argv: tuple[str, ...]) -> Request | StepRequest:
     if args.cell_seconds is not None and not 0 < args.cell_seconds <= 86400:
         raise UsageError(f"--cell-seconds {args.cell_seconds:g}: more than 0 and at most 86400 seconds")
+    if args.cold_limit is not None and not 0 < args.cold_limit <= 86400:
+        raise UsageError(f"--cold-limit {args.cold_limit:g}: more than 0 and at most 86400 seconds")
     if not 0 <= args.wait <= 86400:
         raise UsageError(f"--wait {args.wait:g}: between 0 and 86400 seconds")
     if args.path is not None and args.paths is not None:
@@ -156,8 +158,6 @@ def _request(args: argparse.Namespace, argv: tuple[str, ...]) -> Request | StepR
     if given:
         raise UsageError(f"--{given[0].replace('_', '-')}: only with --workload step")
     shape, dtype = _shape_and_dtype(args)
-    if args.cold_limit is not None and not 0 < args.cold_limit <= 86400:
-        raise UsageError(f"--cold-limit {args.cold_limit:g}: more than 0 and at most 86400 seconds")
     named = args.paths if args.path is None else args.path
     samples = 20 if args.samples is None else args.samples
     effort = Effort(

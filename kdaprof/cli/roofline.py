@@ -37,6 +37,8 @@ quoted (Q11). Without a card and with nothing declared the floors are missing; b
 exit codes: 0 ok · 1 the run cannot be read · 2 usage"""
 
 _SHAPE = "10,512,12,64,64"
+_CHUNK = 16
+_PATHS = ("fused", "tensor", "compiled")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,9 +61,9 @@ def build_parser() -> argparse.ArgumentParser:
     )
     what = parser.add_argument_group("what")
     what.add_argument("--shape", metavar="B,T,H,K,V", help=f"default {_SHAPE}, or the run's")
-    what.add_argument("--chunk", type=int, default=16, metavar="C", help="tokens a chunk (default %(default)s)")
+    what.add_argument("--chunk", type=int, metavar="C", help=f"tokens a chunk (default {_CHUNK}, or the run's)")
     what.add_argument("--dtype", help="float32, bfloat16, float16, float64 (default float32, or the run's)")
-    what.add_argument("--paths", default="fused,tensor,compiled", metavar="P,P", help="default %(default)s")
+    what.add_argument("--paths", metavar="P,P", help=f"default {','.join(_PATHS)}, or the run's")
     what.add_argument("--phases", default="fwd,bwd", metavar="P,P", help="fwd, bwd, fwdbwd (default %(default)s)")
     what.add_argument("--bytes", default="compulsory,path", metavar="B,B", help="compulsory, path, field-report")
     what.add_argument("--v-block", type=int, metavar="N", help="value channels a program of the chain (default: all)")
@@ -108,8 +110,8 @@ def _check(args: argparse.Namespace) -> None:
 
     for flag in ("bandwidth", "rate"):
         value = getattr(args, flag)
-        if value is not None and not (math.isfinite(value) and value > 0):
-            raise UsageError(f"--{flag} {value:g}: must be more than 0, for example --{flag} 1792e9")
+        if value is not None and not (math.isfinite(value) and value >= 1):
+            raise UsageError(f"--{flag} {value:g}: must be 1 or more, for example --{flag} 1792e9")
     for flag in ("chunk", "sms", "v_block"):
         value = getattr(args, flag)
         if value is not None and value < 1:
@@ -142,11 +144,13 @@ def _roofline(args: argparse.Namespace) -> Roofline:
     from kdaprof.analysis.roofline_document import Roofline
     from kdaprof.analysis.roofline_measured import stand
     from kdaprof.kda.cost import OpSize
-    from kdaprof.runs.cells import PHASES
+    from kdaprof.runs.cells import PEER_PATHS, PHASES
 
-    paths = _names("--paths", args.paths, ("fused", "tensor", "tensor-rows", "compiled"))
+    known = ("fused", "tensor", "tensor-rows", "compiled", *PEER_PATHS)
+    wanted = None if args.paths is None else _names("--paths", args.paths, known)
     phases, names = _names("--phases", args.phases, PHASES), _names("--bytes", args.bytes, BASES)
     shape, dtype, calls, run_id, card = _subject(args)
+    paths = wanted or tuple(dict.fromkeys(path for path, _ in calls if path in known)) or _PATHS
     size = OpSize.of(shape)
     bases = bases_of(size, dtype, paths=paths, phases=phases, names=names)
     ceilings = _with_declared(args, card.ceilings, {basis.rate for basis in bases})
@@ -176,7 +180,7 @@ def _subject(args: argparse.Namespace) -> _Subject:
     wanted = None
     if args.shape is not None or args.run is None:
         sizes = parse_shape(args.shape or _SHAPE, SHAPE_AXES["kda"][:-1])
-        wanted = make_shape("kda", (*sizes, args.chunk))
+        wanted = make_shape("kda", (*sizes, args.chunk or _CHUNK))
     if args.run is None:
         assert wanted is not None
         return wanted, args.dtype or "float32", {}, None, _card_here(args)
@@ -186,7 +190,7 @@ def _subject(args: argparse.Namespace) -> _Subject:
     from kdaprof.runs.store import read_run
 
     # Refused before everything is derived, which takes seconds.
-    shape, dtype = measured_size(read_run(args.run).record, wanted, args.dtype)
+    shape, dtype = measured_size(read_run(args.run).record, wanted, args.dtype, args.chunk)
     raw, results = load_standing(args.run, store_of(args))
     gpu = raw.record.environment.gpu
     card = _Card(

@@ -109,7 +109,7 @@ def _missing(stood: Sequence[Stood]) -> list[str]:
         basis = one.row.basis
         if basis.tensors is None:
             texts.setdefault(basis.why or "", []).append(f"{basis.path} {basis.phase}")
-    return [f"{DASH} {', '.join(names)}: {why}" for why, names in texts.items()]
+    return [f"{DASH} {', '.join(dict.fromkeys(names))}: {why}" for why, names in texts.items()]
 
 
 def _chain(roofline: Roofline) -> str:

@@ -110,6 +110,7 @@ def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str]:
         (["--cache", "cold"], "--cache: 'cold' is unknown"),
         (["--cold-limit", "0"], "--cold-limit 0: more than 0"),
         (["--cold-limit", "nan"], "--cold-limit nan"),
+        (["--workload", "gemm", "--cold-limit", "-1"], "--cold-limit -1: more than 0"),
         (["--workload", "step", "--cold-limit", "9"], "--cold-limit is the op's"),
         (["--preset", "b8"], "--preset: 'b8' is unknown for the op; choose from production, fla-model, fla-registry"),
         (["--preset", "fla-model", "--shape", "1,2,3,4,5"], "--preset and --shape: give one of them"),

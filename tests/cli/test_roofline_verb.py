@@ -95,6 +95,33 @@ def test_a_stored_runs_ceilings_and_calls(capsys: pytest.CaptureFixture[str], tm
     assert mine.read_text() == "mine"
 
 
+def test_a_runs_own_paths_stand_where_none_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    found = document(capsys, "--run", RUN, "--chunk", "16", "--bytes", "compulsory")
+    assert list(dict.fromkeys(base["path"] for base in found["bases"])) == [
+        "fused",
+        "tensor",
+        "tensor-rows",
+        "compiled",
+    ]
+    assert all(base["cell"] for base in found["bases"])
+
+
+def test_a_peer_has_the_bytes_of_the_op_and_what_it_does_not_compute_is_said(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    found = document(capsys, "--paths", "flashkda,fla", "--dtype", "bfloat16", *REPORTED)
+    bases = {(base["name"], base["path"], base["phase"]): base for base in found["bases"]}
+    assert bases["compulsory", "fla", "bwd"]["bytes"] == found["bytes"]["compulsory"]["bwd"]
+    assert bases["compulsory", "fla", "fwd"]["rate"] == "matmul_bfloat16"
+    assert bases["compulsory", "flashkda", "fwd"]["floor_ns"]["value"]
+    assert bases["compulsory", "flashkda", "bwd"]["bytes"] is None
+    assert bases["compulsory", "flashkda", "bwd"]["floor_ns"]["detail"] == "path 'flashkda' has no backward"
+    listings = {(listing["basis"], listing["phase"]): listing for listing in found["tensors"]}
+    assert listings["compulsory", "bwd"]["tensors"]
+    in_float32 = document(capsys, "--paths", "flashkda", *REPORTED)
+    assert in_float32["bases"][0]["floor_ns"]["detail"] == "path 'flashkda' takes bfloat16, not float32"
+
+
 def test_a_faster_call_than_its_declared_floor_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     """The report's card under its true bandwidth: a call beats the floor, so the floor is wrong."""
     found = document(capsys, "--run", RUN, "--paths", "fused", "--bytes", "compulsory", "--bandwidth", "4e11")
@@ -136,10 +163,12 @@ def test_people_read_lines_that_fit(capsys: pytest.CaptureFixture[str]) -> None:
         ["--dtype", "int8"],
         ["--rate", "0"],
         ["--bandwidth", "nan"],
+        ["--bandwidth", "1e-300", "--rate", "1e-300"],
         ["--sms", "0"],
         ["--chunk", "0"],
         ["--shape", "1,2"],
         ["--run", RUN, "--shape", "1,2,3,4,5"],
+        ["--run", RUN, "--chunk", "32"],
         ["x"],
     ],
 )
