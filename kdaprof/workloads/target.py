@@ -5,15 +5,20 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from kdaprof.errors import UsageError
+from kdaprof.errors import KdaprofError, UsageError
 from kdaprof.workloads.step.case import Phase
 from kdaprof.workloads.step.spec import StepSpec
 from kdaprof.workloads.step.watched import OpWatch
 
 WHOLE = "all"
+
+
+class OwnStepError(KdaprofError):
+    """The user's `make_step` raised, or it or the step ended the process: their code failed, not kdaprof's."""
 
 
 class TargetCase:
@@ -25,8 +30,10 @@ class TargetCase:
 
     def __init__(self, spec: StepSpec) -> None:
         assert spec.target is not None
-        self._step = load_target(spec.target)(spec.device)
-        self.phases: tuple[Phase, ...] = _phases(self._step, spec.target)
+        self._step = _made(spec.target, spec.device)
+        self.phases: tuple[Phase, ...] = tuple(
+            Phase(phase.name, _kept_in(phase.run)) for phase in _phases(self._step, spec.target)
+        )
         self.steps_done = 0
         self.watch = OpWatch()
         self.run: Callable[[], None] = self._run
@@ -40,7 +47,7 @@ class TargetCase:
         """The target's own `prepare`, if it has one."""
         prepare = getattr(self._step, "prepare", None)
         if prepare is not None:
-            prepare(index)
+            _kept_in(partial(prepare, index))()
 
 
 def load_target(target: str) -> Callable[[str], Any]:
@@ -56,10 +63,8 @@ def load_target(target: str) -> Callable[[str], Any]:
         sys.path.insert(0, here)
     try:
         module = importlib.import_module(module_name)
-    except Exception as error:
-        raise UsageError(
-            f"--target {target}: importing {module_name} failed: {type(error).__name__}: {error}"
-        ) from error
+    except (Exception, SystemExit) as error:
+        raise UsageError(f"--target {target}: importing {module_name} failed: {_told(error)}") from error
     make = getattr(module, name, None)
     if not callable(make):
         raise UsageError(f"--target {target}: {module_name} has no function {name!r}")
@@ -68,9 +73,41 @@ def load_target(target: str) -> Callable[[str], Any]:
 
 
 def target_phases(target: str, device: str) -> tuple[str, ...]:
-    """Names of the phases of a target's step, `()` for one that is not cut into phases. Calls `make_step`."""
-    names = tuple(phase.name for phase in _phases(load_target(target)(device), target))
+    """Names of the phases of a target's step, `()` for one that is not cut into phases. Calls `make_step`.
+
+    Errors: UsageError for what is no step; OwnStepError when `make_step` fails.
+    """
+    names = tuple(phase.name for phase in _phases(_made(target, device), target))
     return () if names == (WHOLE,) else names
+
+
+def _made(target: str, device: str) -> Any:
+    make = load_target(target)
+    try:
+        return make(device)
+    except (Exception, SystemExit) as error:
+        name = target.partition(":")[2]
+        raise OwnStepError(f"--target {target}: {name}({device!r}) failed: {_told(error)}") from error
+
+
+def _told(error: BaseException) -> str:
+    """An exception of the user's code in one line; an exit is called that, since its text is only a number."""
+    if isinstance(error, SystemExit):
+        return f"it called sys.exit({error.code!r}); kdaprof's own flags are not the module's to parse"
+    first = next((line.strip() for line in str(error).splitlines() if line.strip()), "no message")
+    return f"{type(error).__name__}: {first}; KDAPROF_TRACEBACK=1 shows where"
+
+
+def _kept_in(run: Callable[[], Any]) -> Callable[[], None]:
+    """`run`, whose sys.exit() is a failure of the step: else it would end the probe in silence, with its code."""
+
+    def kept() -> None:
+        try:
+            run()
+        except SystemExit as error:
+            raise OwnStepError(f"the step called sys.exit({error.code!r})") from error
+
+    return kept
 
 
 def _phases(step: Any, target: str) -> tuple[Phase, ...]:
@@ -79,9 +116,17 @@ def _phases(step: Any, target: str) -> tuple[Phase, ...]:
         if not callable(step):
             raise UsageError(f"--target {target}: what it returned is neither callable nor has phases")
         return (Phase(WHOLE, step),)
-    pairs = list(given.items() if isinstance(given, dict) else given)
+    try:
+        pairs = [(name, run) for name, run in (given.items() if isinstance(given, dict) else given)]
+    except (TypeError, ValueError) as error:
+        raise UsageError(
+            f"--target {target}: phases are (name, callable) pairs, or a dict of them: {given!r}"
+        ) from error
     names = [name for name, _ in pairs]
     bad = [name for name in names if not str(name).isidentifier() or name == "step"]
     if not pairs or bad or len(set(names)) < len(names):
         raise UsageError(f"--target {target}: phases need names of their own, letters and digits, not 'step': {names}")
+    still = [name for name, run in pairs if not callable(run)]
+    if still:
+        raise UsageError(f"--target {target}: phase {still[0]!r} is not callable: give functions without arguments")
     return tuple(Phase(name, run) for name, run in pairs)

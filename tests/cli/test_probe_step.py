@@ -72,6 +72,9 @@ def test_the_page_s_step_is_probed_as_the_page_says(
         ("x = 1", "no function 'make_step'"),
         ("def make_step(device): return 3", "neither callable nor has phases"),
         ("class S:\n    phases = {'step': print}\ndef make_step(device): return S()", "not 'step'"),
+        ("class S:\n    phases = {'fwd': 3}\ndef make_step(device): return S()", "phase 'fwd' is not callable"),
+        ("class S:\n    phases = ['fwd', 'b']\ndef make_step(device): return S()", "(name, callable) pairs"),
+        ("import sys; sys.exit(0)", "importing broken_step failed: it called sys.exit(0)"),
     ],
 )
 def test_a_target_that_cannot_be_made_says_why(
@@ -85,3 +88,55 @@ def test_a_target_that_cannot_be_made_says_why(
     assert main(["probe", "--target", "broken_step:make_step", "--device", "cpu"]) == 2
     assert says in capsys.readouterr().err
     monkeypatch.delitem(sys.modules, "broken_step", raising=False)
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        (
+            "    raise ValueError('no data here')",
+            "make_step('cpu') failed: ValueError: no data here; KDAPROF_TRACEBACK=1",
+        ),
+        ("    return other()", "make_step('cpu') failed: NameError"),
+        ("    import sys; sys.exit(0)", "make_step('cpu') failed: it called sys.exit(0)"),
+    ],
+)
+def test_a_make_step_that_fails_is_the_user_s_fault_not_kdaprof_s(
+    body: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import sys
+
+    (tmp_path / "raising_step.py").write_text(f"def make_step(device):\n{body}\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "raising_step", raising=False)
+    assert main(["probe", "--target", "raising_step:make_step", "--device", "cpu"]) == 1
+    told = capsys.readouterr().err
+    assert says in told
+    assert "fault in kdaprof" not in told
+    assert told.count("\n") == 1
+    monkeypatch.delitem(sys.modules, "raising_step", raising=False)
+
+
+@pytest.mark.parametrize("where", ["phase", "prepare"])
+def test_a_step_that_exits_is_a_failed_cell_and_no_silent_success(
+    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import sys
+
+    (tmp_path / "leaving_step.py").write_text(
+        "import sys\n"
+        "class S:\n"
+        f"    def phase(self): sys.exit(0) if {where == 'phase'} else None\n"
+        f"    def prepare(self, i): sys.exit(0) if {where == 'prepare'} else None\n"
+        "    @property\n"
+        "    def phases(self): return {'fwd': self.phase}\n"
+        "def make_step(device): return S()\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(real, "BUSY_WINDOW_NS", 0)
+    flags = ["--rounds", "1", "--samples", "1", "--util-seconds", "0", "--device", "cpu", "--json"]
+    assert main(["probe", "--target", "leaving_step:make_step", *flags]) == 1
+    cells = json.loads(capsys.readouterr().out)["cells"]
+    assert {cell["status"] for cell in cells} == {"failed"}
+    assert {cell["error"]["text"] for cell in cells} == {"the step called sys.exit(0)"}
+    monkeypatch.delitem(sys.modules, "leaving_step", raising=False)

@@ -50,7 +50,8 @@ def attributions(record: RunRecord, results: RunResults) -> tuple[Attribution, .
         parts = [c.key for c in record.cells if c.key != cell.key and c.key.sibling(phase="step") == cell.key]
         parts = [key for key in parts if key.id in known and key.mode == "eager"]
         if any("." not in key.phase for key in parts) and not _in_loop(record, cell.key):
-            made.append(_attribution(record.run, cell.key, parts, known))
+            on_gpu = cell.observed is None or cell.observed.device != "cpu"
+            made.append(_attribution(record.run, cell.key, parts, known, on_gpu=on_gpu))
     return tuple(made)
 
 
@@ -62,7 +63,9 @@ def _in_loop(record: RunRecord, key: CellKey) -> bool:
     return any(c.key == key and c.observed is not None and c.observed.borders == "loop" for c in record.cells)
 
 
-def _attribution(run: str, whole: CellKey, parts: Sequence[CellKey], known: Mapping[str, CellResult]) -> Attribution:
+def _attribution(
+    run: str, whole: CellKey, parts: Sequence[CellKey], known: Mapping[str, CellResult], *, on_gpu: bool
+) -> Attribution:
     step = known[whole.id].facts
     phases = [key for key in parts if "." not in key.phase]
     rows = []
@@ -83,7 +86,8 @@ def _attribution(run: str, whole: CellKey, parts: Sequence[CellKey], known: Mapp
     )
     one = Fact(value=1.0, unit="fraction", provenance="derived", quotable=step["wall_ns"].quotable)
     rows.append(_row(run, whole, "step", 1, step, one))
-    return Attribution(whole=whole, rows=tuple(rows), added_up=total, why=_why(step["wall_ns"], step["host_ns"], total))
+    why = _why(step["wall_ns"], step["host_ns"], total, on_gpu=on_gpu)
+    return Attribution(whole=whole, rows=tuple(rows), added_up=total, why=why)
 
 
 def _row(run: str, key: CellKey, kind: str, calls: int | None, facts: Mapping[str, Fact], share: Fact) -> PartRow:
@@ -136,14 +140,14 @@ def refused_like(fact: Fact, parts: Sequence[Fact]) -> Fact:
     return fact.refuse(*reasons.values())
 
 
-def _why(wall: Fact, host: Fact, total: Fact) -> str | None:
-    """Why the phases do not add up to the step within `SUM_MAX`; None when they do."""
+def _why(wall: Fact, host: Fact, total: Fact, *, on_gpu: bool) -> str | None:
+    """Why the phases do not add up to the step within `SUM_MAX`; None when they do. On a CPU nothing runs ahead."""
     if wall.value is None or total.value is None or not wall.value:
         return "not every phase was measured"
     off = float(total.value) / float(wall.value) - 1
     if abs(off) <= SUM_MAX:
         return None
-    if off > 0 and host.value is not None and host.value < RUNS_AHEAD * wall.value:
+    if on_gpu and off > 0 and host.value is not None and host.value < RUNS_AHEAD * wall.value:
         return (
             "phases are synchronised at their borders, the step is not: there the host runs ahead, and the launches of "
             "one phase hide behind the GPU's work of the one before"

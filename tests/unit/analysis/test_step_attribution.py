@@ -78,6 +78,13 @@ def test_a_sum_that_is_off_is_explained(wall: float, host: float, why: str | Non
     assert one.why is None if why is None else why in (one.why or "")
 
 
+def test_without_a_gpu_nothing_hides_behind_one() -> None:
+    record, results = step_run(wall=70 * MS, host_ns=30 * MS)
+    cells = tuple(replace(c, observed=replace(c.observed, device="cpu")) for c in record.cells if c.observed)
+    (one,) = attributions(replace(record, cells=cells), results)
+    assert "timed apart" in (one.why or "")
+
+
 def test_levers_are_ranked_and_say_how_they_are_known() -> None:
     found = levers(*step_run())
     whole = [lever for lever in found if lever.whole == key()]
