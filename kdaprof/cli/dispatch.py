@@ -71,7 +71,7 @@ def run(argv: Sequence[str]) -> int:
     args = build_parser().parse_args(argv)
     ops, dtypes = _choices(args)
 
-    from kdaprof.runs.dispatch import changes, dispatch_document, make_table, read_table, save_table
+    from kdaprof.runs.dispatch import compare_tables, dispatch_document, make_table, read_table, save_table
 
     before = None if args.against is None else read_table(args.against)
     try:
@@ -89,19 +89,19 @@ def run(argv: Sequence[str]) -> int:
         card=device.traits.name if device.kind == "cuda" else None,
         versions=_versions(),
     )
-    changed = None if before is None else changes(before, table)
+    compared = None if before is None else compare_tables(before, table)
     if args.save is not None:
         save_table(args.save, table)
     if args.json:
         from kdaprof.cli.console import print_json
 
-        print_json(dispatch_document(table, changed))
+        print_json(dispatch_document(table, compared))
     else:
         from kdaprof.cli.console import out_console
         from kdaprof.report.dispatch import show_dispatch
 
-        show_dispatch(out_console(), table, changed, full=args.full)
-    if changed:
+        show_dispatch(out_console(), table, compared, full=args.full)
+    if compared is not None and compared.changes:
         return Exit.REGRESSION
     return Exit.ERROR if any(row.status == "failed" for row in rows) else Exit.OK
 
@@ -111,7 +111,7 @@ def _choices(args: argparse.Namespace) -> tuple[tuple[str, ...], tuple[str, ...]
     from kdaprof.runs.cells import DTYPES, SHAPE_AXES, parse_shape
 
     ops = _names("--ops", args.ops, _OPS)
-    dtypes = _names("--dtypes", args.dtypes, DTYPES) if args.dtypes else DTYPES
+    dtypes = _names("--dtypes", args.dtypes, DTYPES) if args.dtypes is not None else DTYPES
     if args.shape is not None:
         parse_shape(args.shape, SHAPE_AXES["kda"][:-1])
     if args.model and (args.contexts or args.shape or args.ops != ",".join(_OPS)):
@@ -144,7 +144,7 @@ def _rows(args: argparse.Namespace, device: Device, ops: Sequence[str], dtypes: 
         yield from layer.layer_rows(device, dtypes=[dtype for dtype in dtypes if args.dtypes or dtype == "float32"])
         return
     known = dict.fromkeys((*DISPATCH_CONTEXTS, *attention.CONTEXTS, *peers.CONTEXTS, *peer_gate.CONTEXTS))
-    contexts = _names("--contexts", args.contexts, tuple(known)) if args.contexts else tuple(known)
+    contexts = _names("--contexts", args.contexts, tuple(known)) if args.contexts is not None else tuple(known)
     for op in ops:
         match op:
             case "kda":

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kdaprof.report.tables import DASH
-from kdaprof.runs.dispatch import Difference, DispatchRow, DispatchTable, away_from_plain
+from kdaprof.runs.dispatch import Comparison, Difference, DispatchRow, DispatchTable, away_from_plain
 
 _TITLES = {
     "kda": "kda, path auto",
@@ -22,9 +22,7 @@ _TITLES = {
 _SHORT = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16", "float64": "fp64"}
 
 
-def show_dispatch(
-    console: Console, table: DispatchTable, changed: Sequence[Difference] | None, *, full: bool = False
-) -> None:
+def show_dispatch(console: Console, table: DispatchTable, compared: Comparison | None, *, full: bool = False) -> None:
     """Print the rows by op, the reasons, the contexts that leave the plain path, and what changed."""
     where = table.card or table.device
     _line(console, f"Dispatch on {where}: one call of each, and the way it took", "bold")
@@ -48,13 +46,20 @@ def show_dispatch(
         _line(console, "Not the path of a plain call:", "bold")
         for difference in away:
             _line(console, f"  {_told(difference)}", "yellow")
-    if changed is not None:
-        console.print()
-        _line(
-            console, "Changed since the saved table:" if changed else "No path changed since the saved table.", "bold"
-        )
-        for difference in changed:
-            _line(console, f"  {_told(difference)}", "bold red")
+    if compared is not None:
+        _show_comparison(console, compared)
+
+
+def _show_comparison(console: Console, compared: Comparison) -> None:
+    changed = compared.changes
+    console.print()
+    _line(console, "Changed since the saved table:" if changed else "No path changed since the saved table.", "bold")
+    for difference in changed:
+        _line(console, f"  {_told(difference)}", "bold red")
+    for keys, where in ((compared.only_saved, "the saved table"), (compared.only_now, "this one")):
+        if keys:
+            more = f" and {len(keys) - 1} more" if len(keys) > 1 else ""
+            _line(console, f"Not compared, since it is in {where} alone: {keys[0]}{more}", "yellow")
 
 
 def _rows(rows: Sequence[DispatchRow], reasons: dict[str, int], *, full: bool) -> Table:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from kdaprof import __version__
-from kdaprof.errors import UsageError
+from kdaprof.errors import BadFileError, UsageError
 from kdaprof.runs.atomic import write_bytes
 from kdaprof.runs.codec import dumps, read_document, to_json
 from kdaprof.runs.record import Refusal
@@ -81,6 +81,18 @@ class Difference:
     reason: str | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """A table beside a saved one: the rows of both that take another path now, and the keys that only one of them has.
+
+    Nothing is said of the latter: a row that is no longer called is no longer guarded.
+    """
+
+    changes: tuple[Difference, ...]
+    only_saved: tuple[str, ...] = ()
+    only_now: tuple[str, ...] = ()
+
+
 def make_table(
     rows: Sequence[DispatchRow],
     *,
@@ -108,8 +120,8 @@ def away_from_plain(rows: Sequence[DispatchRow]) -> tuple[Difference, ...]:
     return tuple(found)
 
 
-def changes(old: DispatchTable, new: DispatchTable) -> tuple[Difference, ...]:
-    """The rows of both tables that take another path now; rows that only one of them has are not compared.
+def compare_tables(old: DispatchTable, new: DispatchTable) -> Comparison:
+    """The rows of both tables that take another path now, and the rows that only one of them has.
 
     A row whose gate is contradicted by a witness takes the path that the witness names.
 
@@ -123,10 +135,15 @@ def changes(old: DispatchTable, new: DispatchTable) -> tuple[Difference, ...]:
     shared = [row for row in new.rows if row.key in before]
     if not shared:
         raise UsageError("--against: the tables share no row: use the same --ops, --contexts, --dtypes and --shape")
-    return tuple(
-        Difference(key=row.key, was=before[row.key].way, now=row.way, reason=why(row, before[row.key].way))
-        for row in shared
-        if row.way != before[row.key].way
+    now = {row.key for row in new.rows}
+    return Comparison(
+        changes=tuple(
+            Difference(key=row.key, was=before[row.key].way, now=row.way, reason=why(row, before[row.key].way))
+            for row in shared
+            if row.way != before[row.key].way
+        ),
+        only_saved=tuple(key for key in before if key not in now),
+        only_now=tuple(row.key for row in new.rows if row.key not in before),
     )
 
 
@@ -138,13 +155,16 @@ def why(row: DispatchRow, path: str | None) -> str | None:
     return next((refusal.reason for refusal in row.refused if refusal.path == path), row.detail)
 
 
-def dispatch_document(table: DispatchTable, changed: Sequence[Difference] | None) -> Json:
-    """What `kdaprof dispatch --json` prints; `changed` is None where nothing was compared."""
+def dispatch_document(table: DispatchTable, compared: Comparison | None) -> Json:
+    """What `kdaprof dispatch --json` prints; `compared` is None where nothing was."""
     return {
         "schema": SCHEMA,
         **to_json(table),
         "away_from_plain": [to_json(difference) for difference in away_from_plain(table.rows)],
-        "changes": None if changed is None else [to_json(difference) for difference in changed],
+        "changes": None if compared is None else [to_json(difference) for difference in compared.changes],
+        "not_compared": None
+        if compared is None
+        else {"only_saved": list(compared.only_saved), "only_now": list(compared.only_now)},
     }
 
 
@@ -155,6 +175,9 @@ def save_table(path: Path, table: DispatchTable) -> None:
 
 def read_table(path: Path) -> DispatchTable:
     """A saved table. Errors: BadFileError with path, reason and way out."""
+    if path.is_dir() or not path.exists():
+        what = "is a directory" if path.is_dir() else "no such file"
+        raise BadFileError(f"{path}: {what}; save a table first: `kdaprof dispatch --save FILE`")
     return read_document(path, "dispatch", DispatchTable)
 
 

@@ -52,6 +52,31 @@ def test_a_changed_row_exits_three_and_names_it(tmp_path: Path, capsys: pytest.C
     assert "made on cuda" in capsys.readouterr().err
     saved.write_text("{")
     assert main(["dispatch", *ONE, "--against", str(saved)]) == Exit.ERROR
+    capsys.readouterr()
+    for place, says in ((tmp_path, "is a directory"), (tmp_path / "absent.json", "no such file")):
+        assert main(["dispatch", *ONE, "--against", str(place)]) == Exit.ERROR
+        assert (
+            capsys.readouterr().err == f"kdaprof: {place}: {says}; save a table first: `kdaprof dispatch --save FILE`\n"
+        )
+
+
+def test_a_row_that_one_table_lacks_is_said_since_it_is_not_guarded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    saved = tmp_path / "table.json"
+    words = ["dispatch", "--ops", "kda", "--dtypes", "float32", "--device", "cpu", "--shape", "1,8,1,16,16"]
+    assert main([*words, "--contexts", "plain,no_grad", "--save", str(saved)]) == Exit.OK
+    capsys.readouterr()
+    assert main([*words, "--contexts", "plain,inference", "--against", str(saved)]) == Exit.OK
+    out = capsys.readouterr().out
+    assert "in the saved table alone: kda/no_grad/B1-T8-H1-K16-V16-C16/float32\n" in out
+    assert "in this one alone: kda/inference/B1-T8-H1-K16-V16-C16/float32\n" in out
+    assert main([*words, "--contexts", "plain,no_grad", "--against", str(saved)]) == Exit.OK
+    assert "Not compared" not in capsys.readouterr().out
+    assert main([*words, "--contexts", "plain", "--against", str(saved), "--json"]) == Exit.OK
+    found = json.loads(capsys.readouterr().out)
+    jsonschema.validate(found, dispatch_schema())
+    assert found["not_compared"] == {"only_saved": ["kda/no_grad/B1-T8-H1-K16-V16-C16/float32"], "only_now": []}
 
 
 def test_a_witness_against_the_gate_is_a_change_unless_it_was_known(
@@ -79,6 +104,8 @@ def test_a_witness_against_the_gate_is_a_change_unless_it_was_known(
         ["--ops", "rope"],
         ["--ops", ","],
         ["--contexts", "sideways"],
+        ["--contexts", ""],
+        ["--dtypes", ""],
         ["--dtypes", "int8"],
         ["--shape", "1,2"],
         ["--device", "tpu"],
