@@ -173,7 +173,7 @@ def _draw(console: Console, table: Upright) -> None:
 def _proof(found: Sequence[Evidence]) -> Text:
     """The worst verdict of the group's cells, with what each kind of witness said where they disagree."""
     if found[0].expected == OWN_PATH:
-        return Text("the op was not called: no path to prove", style="dim")
+        return Text("no call of the op was counted: no path to prove", style="dim")
     order = list(_EVIDENCE)
     worst = max(found, key=lambda evidence: order.index(evidence.verdict))
     names = ", ".join(w.name for w in worst.witnesses if w.says == worst.expected)
@@ -197,6 +197,18 @@ def _show_trouble(console: Console, scene: Scene) -> None:
         _section(console, "Not measured" if scene.record.complete else "Partial run: it ended before its plan did")
     for trouble in found:
         _paragraph(console, Text(f"{trouble.cells}: {trouble.status}, {trouble.why}"))
+    _show_notes(console, scene, headed=bool(found) or not scene.record.complete)
+
+
+def _show_notes(console: Console, scene: Scene, *, headed: bool) -> None:
+    """Where a loop ended, and what failed in its profiler; the notes of a probe stand here where it is partial."""
+    watched = any(cell.record.observed and cell.record.observed.borders == "loop" for cell in scene.cells)
+    if not scene.record.notes or not (watched or not scene.record.complete):
+        return
+    if not headed:
+        _section(console, "Notes")
+    for note in scene.record.notes:
+        _paragraph(console, Text(note))
 
 
 def _show_findings(console: Console, scene: Scene) -> None:

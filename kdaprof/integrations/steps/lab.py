@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from kdaprof.instruments import environment
@@ -17,7 +18,7 @@ from kdaprof.instruments.nvtx import Ranges, open_ranges
 from kdaprof.instruments.steps.borders import Borders, NoBorders
 from kdaprof.instruments.steps.cuda_borders import CudaBorders
 from kdaprof.instruments.steps.window import KinetoProfiler, MakeProfiler
-from kdaprof.kda.ledger import Counters, counters
+from kdaprof.kda.ledger import Counters, counters, gate_records
 from kdaprof.probe.benches import sensor_of
 from kdaprof.runs.conditions import ConditionsSnapshot
 from kdaprof.runs.environment import Environment, Secrets
@@ -27,7 +28,10 @@ NO_MARKS = "the loop runs on the CPU: there are no device events"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopLab:
-    """The seams of a profiler; `open_loop_lab` gives the real ones. `snapshot(True)` watches a card for a second."""
+    """The seams of a profiler; `open_loop_lab` gives the real ones. `snapshot(True)` watches a card for a second.
+
+    `traced` says how often each path was traced into a compiled region; the region's runs count in no `counters`.
+    """
 
     device: Device
     clock: Clock
@@ -35,6 +39,7 @@ class LoopLab:
     ranges: Ranges
     allocator: Allocator
     counters: Callable[[], Counters]
+    traced: Callable[[], Mapping[str, int]]
     snapshot: Callable[[bool], ConditionsSnapshot]
     environment: Callable[[], Environment]
     secrets: Callable[[], Secrets]
@@ -69,9 +74,17 @@ def open_loop_lab(name: str = "auto") -> LoopLab:
         ranges=open_ranges(),
         allocator=allocator_of(device),
         counters=counters,
+        traced=_traced,
         snapshot=look,
         environment=collect,
         secrets=environment.secrets,
         make_profiler=KinetoProfiler,
         clock_resolution_ns=resolution_ns(clock),
     )
+
+
+def _traced() -> Mapping[str, int]:
+    found: Counter[str] = Counter()
+    for tally in gate_records():
+        found[tally.decision.chosen] += tally.traced
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from kdaprof.instruments.steps.recorder import UNPROFILED
@@ -19,6 +20,8 @@ class LiveMeter:
 
     begun_ns: int
     before: Counters
+    traced: Collection[str] = ()
+    """Paths traced into compiled regions since the loop began: their runs move no counter."""
     steps: int = 0
     last: int | None = None
     timed: int = 0
@@ -56,7 +59,7 @@ class LiveMeter:
             parts.append(f"host-bound {format_fraction(host_bound[0])} (step {host_bound[1]})")
         if self.tokens is not None and now_ns > self.begun_ns:
             parts.append(_rate(self.tokens * 1e9 / (now_ns - self.begun_ns)))
-        gate = gate_text(self.before, counters)
+        gate = gate_text(self.before, counters, self.traced)
         return " · ".join((*parts, gate) if gate else parts)
 
 
@@ -71,10 +74,19 @@ def since(before: Counters, now: Counters) -> dict[str, PathCount]:
     return found
 
 
-def gate_text(before: Counters, now: Counters) -> str:
-    """`kda fused=12/12` (forward/backward) of the paths that were taken; empty when the op was not called."""
-    taken = [f"{path}={count.fwd}/{count.bwd}" for path, count in since(before, now).items() if count.fwd or count.bwd]
-    return " ".join(("kda", *taken)) if taken else ""
+def traced_since(before: Mapping[str, int], now: Mapping[str, int]) -> dict[str, int]:
+    """How often each path was traced between two readings, counted as `since` does; none that was not."""
+    new = {path: n - before.get(path, 0) if n >= before.get(path, 0) else n for path, n in now.items()}
+    return {path: n for path, n in new.items() if n}
+
+
+def gate_text(before: Counters, now: Counters, traced: Collection[str] = ()) -> str:
+    """`kda fused=12/12` (forward/backward) of the paths that were taken, `fused=traced` of those inside compiled
+    regions alone; empty when neither is known of.
+    """
+    taken = {path: str(count) for path, count in since(before, now).items() if count.fwd or count.bwd}
+    taken = dict.fromkeys(traced, "traced") | taken
+    return " ".join(("kda", *(f"{path}={count}" for path, count in taken.items()))) if taken else ""
 
 
 def _rate(tokens_per_s: float) -> str:

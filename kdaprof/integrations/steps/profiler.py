@@ -159,6 +159,7 @@ class StepProfiler:
     def line(self) -> str:
         """The live line now; the next one counts from here."""
         now, counters = self._lab.clock.now_ns(), self._lab.counters()
+        self._meter.traced = self._run.traced()
         text = self._meter.line(now, counters, self._host_bound)
         self._meter = LiveMeter(now, counters)
         return text

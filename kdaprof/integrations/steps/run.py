@@ -13,7 +13,7 @@ from kdaprof.instruments.steps.rows import rows_of
 from kdaprof.instruments.steps.spans import StepSpans
 from kdaprof.instruments.steps.window import Kind
 from kdaprof.integrations.steps.lab import NO_MARKS, LoopLab
-from kdaprof.integrations.steps.live import since
+from kdaprof.integrations.steps.live import since, traced_since
 from kdaprof.kda.ledger import Counters
 from kdaprof.kda.signatures import SIGNATURES
 from kdaprof.runs.cells import DTYPES, OWN_PATH, CellKey
@@ -69,6 +69,7 @@ class LoopRun:
     steps: int = 0
     notes: list[str] = field(default_factory=list)
     windows_missing: str | None = None
+    _traced_before: Mapping[str, int] = field(init=False)
     _fresh: list[StepSpans] = field(default_factory=list)
     _rows: dict[CellKey, list[Sample]] = field(default_factory=dict)
     _keys: list[CellKey] = field(default_factory=list)
@@ -80,6 +81,7 @@ class LoopRun:
     _during: list[ConditionsSnapshot] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self._traced_before = dict(self.lab.traced())
         pair = clock_pair(self.lab.clock)
         found = self.lab.environment()
         secrets = self.lab.secrets() if self.spec.anonymous else None
@@ -107,6 +109,10 @@ class LoopRun:
         name = f"timeline-{self._cell().slug}-{kind}-{first:06d}.parquet"
         parquet.write(self.writer.path / name, timeline)
         self._profiled.append(Profiled(kind=kind, timeline=name, repeats=steps))
+
+    def traced(self) -> dict[str, int]:
+        """How often each path was traced into a compiled region since the loop began."""
+        return traced_since(self._traced_before, self.lab.traced())
 
     def flush(self) -> None:
         """Write what came in since the last flush, and the record. Errors: TargetError."""
@@ -152,20 +158,23 @@ class LoopRun:
         if self._whole is None:
             spec = self.spec
             taken = {path: count.fwd for path, count in since(self.before, self.lab.counters()).items() if count.fwd}
+            taken = taken or self.traced()  # compiled regions count nothing but their tracing
             path = spec.path or (max(taken, key=taken.__getitem__) if taken else OWN_PATH)
             self._whole = CellKey("step", path, spec.context, "eager", WHOLE, spec.shape, spec.dtype)
         return self._whole
 
     def _observed(self, key: CellKey) -> Observed:
         on_gpu = self.lab.device.kind == "cuda"
-        calls = since(self.before, self.lab.counters())
+        calls, traced = since(self.before, self.lab.counters()), self.traced()
+        strays = {path: n for path, n in traced.items() if path != key.path}
         gate = None
-        if any(count.fwd or count.bwd for count in calls.values()):
+        if traced or any(count.fwd or count.bwd for count in calls.values()):
             gate = GateObservation(
                 calls=self.steps,
-                chosen=key.path,
+                chosen=max(strays, key=strays.__getitem__) if strays else key.path,
                 forward={path: count.fwd for path, count in calls.items() if count.fwd},
                 backward={path: count.bwd for path, count in calls.items() if count.bwd},
+                traced=bool(traced),
             )
         return Observed(
             device="cuda" if on_gpu else "cpu",

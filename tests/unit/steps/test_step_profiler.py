@@ -8,7 +8,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 
@@ -29,7 +30,9 @@ from kdaprof.errors import UsageError
 from kdaprof.instruments.cupti import torch_profiler_is_on
 from kdaprof.integrations.steps import WindowPlan
 from kdaprof.integrations.steps import run as run_module
+from kdaprof.integrations.steps.lab import open_loop_lab
 from kdaprof.kda import kda
+from kdaprof.report.loop import loop_text
 from kdaprof.runs.atomic import TargetError
 from kdaprof.runs.document import run_document, run_schema
 from kdaprof.runs.history import read_history
@@ -76,6 +79,12 @@ def train(out: Path, model: nn.Module, steps: int = 6, call: Callable[[Tensor], 
             one_step(prof, call or model, optimizer)
     assert prof.notes == ()
     return prof
+
+
+def shown(out: Path) -> str:
+    """What a terminal shows of the run."""
+    raw = load_raw(out)
+    return loop_text(raw.record, derive(raw))
 
 
 def stored(out: Path) -> dict[str, tuple[Sample, ...]]:
@@ -162,6 +171,44 @@ def test_torch_compile(tmp_path: Path) -> None:
     assert (rows[0].wall_ns or 0) > 10 * (rows[-1].wall_ns or 0)  # compiling is in step 0, and step 0 is kept
 
 
+def test_the_op_inside_a_compiled_region_is_named_by_its_tracing(tmp_path: Path) -> None:
+    torch.compiler.reset()  # traced anew: another test may have compiled the same code
+    model, lines = Layer(), list[str]()
+    optimizer = torch.optim.AdamW(model.parameters())
+    with profiler(tmp_path / "run", live=lines.append, live_seconds=0) as prof:
+        for _ in range(4):
+            one_step(prof, torch.compile(model, backend="aot_eager"), optimizer)
+    whole_and_added_up(tmp_path / "run", 4)
+    assert [line.split(" · ")[-1] for line in lines] == ["kda tensor=traced"] * 4
+    raw = load_raw(tmp_path / "run")
+    step = next(cell for cell in raw.record.cells if cell.key.phase == "step")
+    assert step.id == "step/tensor/plain/eager/step/B2-T16/float32"
+    assert step.observed is not None
+    assert step.observed.gate is not None
+    assert (step.observed.gate.traced, step.observed.gate.forward) == (True, {})
+    (proof,) = [cell.evidence for cell in derive(raw).cells if cell.id == step.id]
+    assert (proof.verdict, proof.witnesses[0].detail) == ("gate-only", "chose tensor when the call was traced")
+    # A path traced before the loop is not the loop's: the op was not called in this one.
+    train(tmp_path / "other", nn.Sequential(nn.Linear(16, 16), nn.Tanh()), steps=2)
+    assert {cell.id.split("/")[1] for cell in load_raw(tmp_path / "other").record.cells} == {"own"}
+
+
+def test_a_path_traced_against_the_named_one_is_contradicted(tmp_path: Path) -> None:
+    traced: dict[str, int] = {}
+
+    def seen() -> Mapping[str, int]:
+        return traced
+
+    lab = replace(open_loop_lab("cpu"), traced=seen)
+    model = nn.Linear(16, 1)
+    optimizer = torch.optim.AdamW(model.parameters())
+    with profiler(tmp_path / "run", lab=lab, path="fused") as prof:
+        traced["tensor"] = 1
+        one_step(prof, model, optimizer)
+    verdicts = {cell.evidence.verdict for cell in derive(load_raw(tmp_path / "run")).cells}
+    assert verdicts == {"contradicted"}
+
+
 def test_ddp(tmp_path: Path) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -209,6 +256,8 @@ def test_an_exception_passes_and_leaves_a_partial_run(tmp_path: Path, error: Bas
     assert not record.complete
     assert record.notes == (f"the loop was ended by {type(error).__name__} in step 5, phase fwd",)
     assert "Partial run" in (tmp_path / "run" / "report.md").read_text()
+    text = shown(tmp_path / "run")
+    assert text.count(f"Partial run: it ended before its plan did\n  {record.notes[0]}\n") == 1
 
 
 FORGETFUL = """
