@@ -6,6 +6,7 @@ import importlib
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.machinery import ModuleSpec
 from typing import Any
 
 import torch
@@ -62,12 +63,19 @@ def _absent(facts: PeerFacts, import_module: Callable[[str], Any]) -> bool:
     """Whether there is no such module at all; one that is there and breaks is not absent."""
     top = facts.module.partition(".")[0]
     try:
-        import_module(top)
+        return is_bare_folder(getattr(import_module(top), "__spec__", None))
     except ModuleNotFoundError as error:
         return error.name == top
     except Exception:
         return False
-    return False
+
+
+def is_bare_folder(spec: ModuleSpec | None) -> bool:
+    """Whether the module is a folder without code, as a clone of that name in the working directory: Python imports it
+    as an empty package.
+    """
+    places = None if spec is None else spec.submodule_search_locations
+    return places is not None and not isinstance(places, list)  # a package with code has a list of folders
 
 
 def _import_reason(who: str, error: Exception) -> str:

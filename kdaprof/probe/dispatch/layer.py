@@ -45,9 +45,10 @@ _PARTS = {
 
 def layer_rows(device: Device, *, dtypes: Sequence[str]) -> Iterator[DispatchRow]:
     """A row a part, a dtype and a way to call: whole sequences, and one token with a cache."""
-    missing = package_missing(
-        "transformers", "transformers.models.qwen3_next.modeling_qwen3_next.Qwen3NextGatedDeltaNet"
-    )
+    with _quietly():  # packages warn when they are imported
+        missing = package_missing(
+            "transformers", "transformers.models.qwen3_next.modeling_qwen3_next.Qwen3NextGatedDeltaNet"
+        )
     for dtype in dtypes:
         if missing is not None:
             yield _row("layer", "prefill", dtype, 1, missing)
@@ -58,7 +59,8 @@ def layer_rows(device: Device, *, dtypes: Sequence[str]) -> Iterator[DispatchRow
 def _called(device: Device, dtype: str) -> Iterator[DispatchRow]:
     name = "cpu" if device.index is None else f"cuda:{device.index}"
     try:
-        layer, cache = _layer(name, dtype)
+        with _quietly():
+            layer, cache = _layer(name, dtype)
     except Exception as error:  # what another's package raises is not ours to know
         yield _row("layer", "prefill", dtype, 1, f"{type(error).__name__}: {one_line(error)}")
         return
@@ -80,16 +82,27 @@ def _rows(context: str, dtype: str, tokens: int, device: Device, call: Callable[
             call()
         except Exception as error:  # what another's package raises is not ours to know
             failed = f"{type(error).__name__}: {one_line(error)}"
+    last = next(reversed(seen), "")
     for part_name, part in _PARTS.items():
-        row = _row(f"layer {part_name}", context, dtype, tokens, failed)
+        row = _row(f"layer {part_name}", context, dtype, tokens, None)
         ran = tuple(name for name in seen if part.words in name.rpartition(".")[2])
-        if failed is not None or not ran:
-            yield replace(row, detail=failed or "no function of this part ran", ran=ran)
+        if not ran:
+            yield replace(row, detail=failed or "no function of this part ran")
             continue
         fast = any(name.partition(".")[0] == part.package for name in ran)
+        if failed is not None and last in ran:  # a part that was through before keeps its answer
+            yield _broken(replace(row, ran=ran), part if fast else None, device, failed)
+            continue
         chosen, other = (part.package, TORCH_LOOP) if fast else (TORCH_LOOP, part.package)
         reason = f"transformers prefers {part.package}" if fast else _why_slow(part, device)
         yield replace(row, status="ok", chosen=chosen, refused=(Refusal(path=other, reason=reason),), ran=ran)
+
+
+def _broken(row: DispatchRow, taken: _Part | None, device: Device, failed: str) -> DispatchRow:
+    """The row of the part in which the call ended; `taken` where that was its fast path."""
+    if taken is not None and device.kind != "cuda":
+        return replace(row, detail=f"transformers calls {taken.package}, which needs a GPU ({failed})")
+    return replace(row, status="failed", detail=failed)
 
 
 def _why_slow(part: _Part, device: Device) -> str:

@@ -15,6 +15,7 @@ import torch
 from kdaprof.analysis.evidence import judge_path
 from kdaprof.instruments.clock import MonotonicClock
 from kdaprof.instruments.device import Device
+from kdaprof.kda.peers.loading import is_bare_folder
 from kdaprof.kda.signatures import SIGNATURES
 from kdaprof.probe.dispatch.matrix import one_line
 from kdaprof.probe.dispatch.seen import kernels_of_call
@@ -31,7 +32,8 @@ CONTEXTS = ("plain", "no_grad")
 def package_missing(name: str, needed: str) -> str | None:
     """The real reason why `needed` of package `name` cannot be used: absent, broken with its error, or too old."""
     module, _, attribute = needed.rpartition(".")
-    if find_spec(name) is None:
+    spec = find_spec(name)
+    if spec is None or is_bare_folder(spec):
         return f"package {name} is not installed"
     try:
         found = importlib.import_module(module)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import types
+from importlib.machinery import ModuleSpec
 from typing import Any, ClassVar
 
 import pytest
@@ -72,7 +73,7 @@ class Registry:
 def install(monkeypatch: pytest.MonkeyPatch, *backends: Backend) -> None:
     """An `fla` whose `chunk_kda` is dispatched to these."""
     modules = {name: types.ModuleType(name) for name in ("fla", "fla.backends", "fla.ops", "fla.ops.kda")}
-    modules["fla"].__spec__ = types.SimpleNamespace(name="fla")  # type: ignore[assignment]
+    modules["fla"].__spec__ = ModuleSpec("fla", None, is_package=True)
     modules["fla.ops.gated_delta_rule"] = types.ModuleType("fla.ops.gated_delta_rule")
     modules["fla.ops.kda"].chunk_kda = chunk_kda  # type: ignore[attr-defined]
     modules["fla.ops.gated_delta_rule"].chunk_gated_delta_rule = chunk_gated_delta_rule  # type: ignore[attr-defined]

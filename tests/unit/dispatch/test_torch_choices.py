@@ -10,6 +10,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from kdaprof.instruments.device import CpuDevice
+from kdaprof.probe.dispatch import layer
 from kdaprof.probe.dispatch.attention import CONTEXTS, attention_rows
 from kdaprof.probe.dispatch.compiler import SkipReasons, compiler_rows, graph_breaks
 from kdaprof.probe.dispatch.layer import TORCH_LOOP, layer_rows
@@ -77,12 +78,38 @@ def test_a_missing_package_a_broken_one_and_an_old_one_have_their_real_reason(
     assert "libcudart.so.12" in (package_missing("broken_peer", "broken_peer.f") or "")
     assert "another version" in (package_missing("old_peer", "old_peer.f") or "")
     assert package_missing("json", "json.loads") is None
+    (tmp_path / "cloned_peer" / "docs").mkdir(parents=True)  # a folder is no package, though Python imports it
+    assert package_missing("cloned_peer", "cloned_peer.ops.f") == "package cloned_peer is not installed"
 
 
 def test_a_peer_that_cannot_run_here_is_a_row_with_the_reason() -> None:
     (row,) = peer_rows(CpuDevice(), dtypes=("bfloat16",), contexts=("plain",))
     assert (row.status, row.chosen) == ("unavailable", None)
     assert row.detail in ("package fla is not installed", "fla's Triton kernels need a GPU")
+
+
+def test_a_layer_whose_fast_path_is_called_where_it_cannot_run_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """FLA installed on a machine without a GPU: transformers calls it all the same, behind the part that is through."""
+    code = {"__name__": "fla.ops.gated_delta_rule"}
+    exec("def chunk_gated_delta_rule():\n    raise RuntimeError('0 active drivers')", code)
+    conv = {"__name__": "transformers.models.qwen3_next"}
+    exec("def torch_causal_conv1d():\n    pass", conv)
+
+    class Card(CpuDevice):
+        kind = "cuda"  # type: ignore[assignment]
+
+    def call() -> None:
+        conv["torch_causal_conv1d"]()  # type: ignore[operator]
+        code["chunk_gated_delta_rule"]()  # type: ignore[operator]
+
+    monkeypatch.setattr(layer, "package_missing", lambda *_: "package causal_conv1d is not installed")
+    for device, status, says in (
+        (CpuDevice(), "unavailable", "transformers calls fla, which needs a GPU (RuntimeError: 0 active drivers)"),
+        (Card(), "failed", "RuntimeError: 0 active drivers"),
+    ):
+        rule, before = layer._rows("prefill", "float32", 24, device, call)
+        assert (rule.status, rule.chosen, rule.detail) == (status, None, says)
+        assert (before.status, before.chosen) == ("ok", TORCH_LOOP)
 
 
 @pytest.mark.skipif("fla" in sys.modules, reason="fla is installed: the layer takes it")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -77,6 +79,15 @@ def test_not_installed_gives_the_line_that_installs() -> None:
         with pytest.raises(UnavailableError, match=r"is not installed \((pip|git)") as caught:
             load(facts, "cuda", import_module=fails(absent))
         assert facts.install in str(caught.value)
+
+
+def test_a_folder_of_that_name_is_no_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clone in the working directory, which Python imports as an empty package."""
+    (tmp_path / "cloned_kda" / "docs").mkdir(parents=True)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    facts = replace(FLA, distributions=("no-such-distribution",), module="cloned_kda.ops")
+    with pytest.raises(UnavailableError, match="no-such-distribution is not installed"):
+        load(facts, "cpu")
 
 
 @pytest.mark.parametrize(
