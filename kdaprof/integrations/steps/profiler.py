@@ -6,6 +6,7 @@ import atexit
 import os
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
@@ -183,7 +184,8 @@ class StepProfiler:
         if not self._closed:
             raise UsageError("the profiler is still open: close it, or leave its `with` block, before summary()")
         raw = load_raw(self.path)
-        return loop_text(raw.record, derive(raw))
+        # What could not be stored, on a full disk, is in no file.
+        return loop_text(replace(raw.record, notes=self.notes), derive(raw))
 
     def _on_step(self, spans: StepSpans) -> None:
         self._run.add(spans)

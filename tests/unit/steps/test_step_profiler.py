@@ -371,6 +371,7 @@ def test_a_full_disk_is_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         with prof.step(), prof.phase("fwd"):
             pass
     assert prof.notes[0].startswith("the run could not be closed: TargetError: samples: cannot write (No space left")
+    assert prof.notes[0][:60] in prof.summary()  # the record on the disk holds no note of it
 
 
 def test_the_live_line_at_any_cadence(tmp_path: Path) -> None:
