@@ -38,8 +38,8 @@ def observed_before(spec: CaseSpec, bench: Bench, *, cache: str) -> Observed:
     if key.workload in LIBRARIES:  # what a library launches is its own affair: no counts are declared
         library = LIBRARIES[key.workload]
         return replace(seen, signatures=library.signatures(key), work=library.work(key))
-    if key.workload in delta.DELTA:  # nobody has counted their launches, nor listed what they must move
-        return replace(seen, signatures=SIGNATURES)
+    if key.workload in delta.DELTA:  # nobody has counted their launches
+        return replace(seen, signatures=SIGNATURES, work=delta.work(key))
     extents = OpShape(*(key.size(axis) for axis in ("B", "T", "H", "K", "V")))
     return replace(
         seen,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from kdaprof.kda import counters, kda, record, reset_counters
 from kdaprof.probe.check import TOLERANCE, compare, reference
 from kdaprof.runs.cells import CellKey, make_shape
 from kdaprof.workloads.delta.call import delta_inputs, delta_op
-from kdaprof.workloads.delta.facts import DELTA, set_bytes
+from kdaprof.workloads.delta.facts import DELTA, set_bytes, work
 from kdaprof.workloads.delta.reference import recurrence
 from kdaprof.workloads.inputs import InputSpec
 from kdaprof.workloads.op import CaseSpec, OpCase
@@ -167,3 +167,29 @@ def test_inputs_lie_at_kda_s_operating_point(workload: str) -> None:
             assert 0 <= float(x.min()) <= float(x.max()) <= 1
     every: list[Tensor] = [*inputs.tensors(), inputs.do]
     assert set_bytes(key(workload, "reference")) == sum(x.numel() * x.element_size() for x in every)
+
+
+@pytest.mark.parametrize("workload", DELTA)
+def test_a_call_must_move_its_inputs_its_output_and_every_gradient(workload: str) -> None:
+    cell = case(workload, "reference")
+    cell.prepare(0)
+    cell.run()
+
+    def size(tensors: Iterable[Tensor]) -> int:
+        return sum(x.numel() * x.element_size() for x in tensors)
+
+    made_by_it = cell.outputs()
+    inputs, o = size(cell.current.tensors()), size([made_by_it.pop("o")])
+    moved = {phase: work(key(workload, "reference", phase)) for phase in ("fwd", "bwd", "fwdbwd")}
+    assert moved["fwd"].bytes_compulsory == inputs + o
+    assert moved["bwd"].bytes_compulsory == inputs + size([cell.current.do]) + size(made_by_it.values())
+    assert moved["fwdbwd"].bytes_compulsory == moved["fwd"].bytes_compulsory + moved["bwd"].bytes_compulsory
+    assert moved["fwdbwd"].flops == moved["fwd"].flops + moved["bwd"].flops
+
+
+def test_a_floor_is_that_of_the_path_s_instruction() -> None:
+    shape = make_shape("gdn", (10, 512, 12, 64, 64, 16))
+    found = work(CellKey("gdn", "fla", "plain", "eager", "fwd", shape, "float32"))
+    assert (found.flops, found.rate) == (2_154_823_680, "matmul_tf32")
+    assert found.bytes_compulsory == 4 * 15_728_640 + 2 * 245_760  # q, k, v, o; g, beta
+    assert work(CellKey("gdn", "fused", "plain", "eager", "fwd", shape, "float32")).rate == "matmul_tf32x3"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -112,7 +112,7 @@ def test_a_layer_whose_fast_path_is_called_where_it_cannot_run_says_so(monkeypat
         assert (before.status, before.chosen) == ("ok", TORCH_LOOP)
 
 
-@pytest.mark.skipif("fla" in sys.modules, reason="fla is installed: the layer takes it")
+@pytest.mark.skipif(find_spec("fla") is not None, reason="fla is installed: the layer takes it")
 def test_the_gated_delta_layer_says_which_way_it_really_went() -> None:
     pytest.importorskip("transformers")
     rows = {(row.op, row.context): row for row in layer_rows(CpuDevice(), dtypes=("float32",))}
