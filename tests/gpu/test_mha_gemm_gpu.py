@@ -14,6 +14,7 @@ from kdaprof.analysis.derive import derive
 from kdaprof.analysis.recompute import load_raw
 from kdaprof.probe import session
 from kdaprof.probe.child import ChildResult, ChildSpec
+from kdaprof.probe.library import settings_kept
 from kdaprof.probe.library_plan import LIBRARY_EFFORT, LibraryRequest
 from kdaprof.probe.profiled import profile_cell
 from kdaprof.probe.real import real_lab
@@ -33,7 +34,8 @@ Cells = list[tuple[CellRecord, CellResult]]
 
 def in_this_process(spec: ChildSpec, *, env: Mapping[str, str], timeout_s: float) -> ChildResult:
     assert spec.task == "profile"
-    return ChildResult(cells=tuple(profile_cell(case, spec) for case in spec.cases))
+    with settings_kept(spec.cases[0].key.workload):  # in a process of its own nobody needs them back
+        return ChildResult(cells=tuple(profile_cell(case, spec) for case in spec.cases))
 
 
 @pytest.fixture

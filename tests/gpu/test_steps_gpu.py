@@ -61,7 +61,9 @@ def test_a_gpu_bound_loop(tmp_path: Path) -> None:
 def test_a_host_bound_loop(tmp_path: Path, sync: bool) -> None:
     facts = watched(tmp_path / "run", 64, 64, sync=sync)
     assert value(facts["step"]["host_bound"]) > 0.5
-    assert value(facts["bwd"]["launches"]) > value(facts["fwd"]["launches"]) >= 64
+    # A layer is one product forward and two backward, of a kernel or more each; cuBLAS splits some and clears first.
+    assert value(facts["fwd"]["launches"]) >= 64
+    assert value(facts["bwd"]["launches"]) >= 2 * 64
     for name in ("gpu_span_ns", "gpu_busy_ns"):
         parts = sum(value(facts[phase][name]) for phase in ("fwd", "bwd", "opt", "other"))
         assert parts == pytest.approx(value(facts["step"][name]), rel=0.1)
@@ -83,6 +85,7 @@ def test_spans_add_up_to_the_step_and_follow_the_clock(tmp_path: Path) -> None:
 
 def test_a_capture_inside_a_phase_does_no_harm(tmp_path: Path) -> None:
     x = torch.randn(64, 64, device="cuda")
+    torch.testing.assert_close(x @ x, x @ x)  # the library's handle is made here: a capture cannot make it
     with StepProfiler(tmp_path / "run", shape={"B": 64}, windows=WindowPlan(most=0), environ={}, history=False) as prof:
         with prof.step(), prof.phase("capture"):
             graph = torch.cuda.CUDAGraph()

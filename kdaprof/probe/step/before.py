@@ -9,7 +9,7 @@ from kdaprof.probe.bench import Bench
 from kdaprof.probe.declared import WITHOUT_GPU
 from kdaprof.runs.cells import CellKey
 from kdaprof.runs.record import DeclaredCounts, Observed
-from kdaprof.workloads.step.spec import StepSpec
+from kdaprof.workloads.step.spec import VIEWS_OF_THE_OP, StepSpec
 
 TRAINING = ("step", "bwd", "bwd.kda")
 """Cells that hold a backward pass of the op."""
@@ -39,7 +39,10 @@ def observed_step(spec: StepSpec, key: CellKey, bench: Bench) -> Observed:
 
 
 def declared_step(spec: StepSpec) -> DeclaredCounts | None:
-    """Launches of the op in one step: forward and backward in each iteration, and the teacher's forward."""
+    """Launches of the op in one step: forward and backward in each iteration, and the teacher's forward.
+
+    The fused path takes contiguous tensors: each input that the model hands over as a view is copied first.
+    """
     key, size = spec.key, spec.size
     shape = OpShape(key.size("B"), key.size("T"), size.heads, size.head_dim, size.head_dim)
     parts = [
@@ -50,4 +53,7 @@ def declared_step(spec: StepSpec) -> DeclaredCounts | None:
     ranges = [part.launches for part in parts if part is not None and part.launches is not None]
     if len(ranges) < len(parts):
         return None
-    return DeclaredCounts(launches=(iters * sum(r[0] for r in ranges), iters * sum(r[1] for r in ranges)), allocs=None)
+    forwards = len(parts) + key.context.startswith("checkpoint")
+    copies = forwards * VIEWS_OF_THE_OP if key.path == "fused" else 0
+    low, high = (sum(one[end] for one in ranges) + copies for end in (0, 1))
+    return DeclaredCounts(launches=(iters * low, iters * high), allocs=None)

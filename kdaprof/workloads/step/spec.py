@@ -15,6 +15,9 @@ OP_LINES = ("fwd.kda", "teacher.kda", "bwd.kda")
 COPY_PATH = "copy"
 """The path of an ablated op: its output is a copy of v, so that everything but the op stays."""
 
+VIEWS_OF_THE_OP = 1
+"""Of the op's inputs in this model: v is a view into the joined projection of q, k and v."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSize:

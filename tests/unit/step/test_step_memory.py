@@ -72,6 +72,18 @@ def test_a_leak_is_seen_with_its_bytes_a_step() -> None:
     assert growth.bytes_a_step == pytest.approx(3 * MIB, rel=0.35)
 
 
+def test_a_leak_is_seen_in_a_pool_that_others_have_filled() -> None:
+    pool = FakePool()
+    pool.release(pool.alloc(1 << 40))
+    bench = replace(make_bench("cpu", util=False), allocator=pool, clock=FakeClock(tick_ns=1000))
+    memory = step_memory(Series(KEY, Step(leaking, pool)), bench, pool)
+    assert memory is not None
+    growth = growth_of(memory)
+    assert growth is not None
+    assert growth.grows
+    assert memory.reserved_bytes[-1] < 1 << 40
+
+
 def test_blocks_that_no_request_fits_are_told_from_a_leak() -> None:
     growth = growth_of(recorded(growing))
     assert growth is not None
@@ -103,7 +115,8 @@ def test_the_history_is_off_again_when_a_step_fails() -> None:
     bench = replace(make_bench("cpu", util=False), allocator=pool, clock=MonotonicClock())
 
     def failing(pool: FakePool, step: int) -> None:
-        raise RuntimeError("out of memory")
+        if pool.recordings:
+            raise RuntimeError("out of memory")
 
     with pytest.raises(RuntimeError, match="out of memory"):
         step_memory(Series(KEY, Step(failing, pool)), bench, pool)
