@@ -184,3 +184,17 @@ def test_a_scene_with_samples_has_its_cold_part_shaded() -> None:
     assert [shape["type"] for shape in shapes].count("rect") == 1
     changes = [shape["x0"] for shape in shapes if shape["type"] == "line"]
     assert changes == [0.5, 1.5]  # two cold calls, each of a level of its own
+
+
+def test_a_cell_without_a_wall_has_no_panel_and_every_panel_has_marks_on_its_axis() -> None:
+    plain = scenes.raw(scenes.scene(wall_ns=175_000, warm=(175_000,) * 5))
+    calls = replace(plain.record.cells[0], key=plain.record.cells[0].key.sibling(phase="fwd.kda"))
+    both = replace(plain, record=replace(plain.record, cells=(*plain.record.cells, calls)))
+    drawn = [
+        re.search(r'data-plot="samples-chart">(.*?)</script>', own(render(r, derive(r))), re.S) for r in (plain, both)
+    ]
+    one, two = (json.loads(found.group(1))["layout"] for found in drawn if found is not None)
+    assert [note["text"] for note in two["annotations"]] == [note["text"] for note in one["annotations"]]
+    walls = [s.wall_ns / 1e9 for s in plain.samples[plain.record.cells[0].id] if s.repeat == "unprofiled" and s.wall_ns]
+    marks = [mark for mark in one["yaxis"]["tickvals"] if min(walls) <= mark <= max(walls)]
+    assert len(marks) == 2, walls  # decades, or 1, 2 and 5, would leave the axis bare

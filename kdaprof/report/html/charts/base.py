@@ -89,8 +89,23 @@ def log_time_axis(values: Iterable[float | None], *, each: Sequence[int] = (1, 2
     low = math.floor(math.log10(min(real))) if real else -6
     high = math.ceil(math.log10(max(real))) if real else 0
     marks = [factor * 10.0**power for power in range(low, high + 1) for factor in each]
+    return {"type": "log", **_ticks(marks), "automargin": True, **more}
+
+
+def narrow_time_axis(values: Sequence[float]) -> dict[str, Any]:
+    """A logarithmic axis with two marks or more inside the values' own range: decades, or 1, 2, 5, or its two ends."""
+    low, high = min(values), max(values)
+    for each in ((1,), (1, 2, 5)):
+        axis = log_time_axis(values, each=each)
+        inside = [mark for mark in axis["tickvals"] if low <= mark <= high]
+        if len(inside) > 1:
+            return axis
+    return {**axis, **_ticks(sorted({low, high}))}
+
+
+def _ticks(marks: Sequence[float]) -> dict[str, Any]:
     texts = [f"{float(number):.4g} {unit}" for number, unit in (format_ns(mark * 1e9).split() for mark in marks)]
-    return {"type": "log", "tickvals": marks, "ticktext": texts, "automargin": True, **more}
+    return {"tickvals": list(marks), "ticktext": texts}
 
 
 def palette(names: Sequence[str]) -> dict[str, str]:

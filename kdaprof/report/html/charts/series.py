@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kdaprof.analysis.celldata import CellData, gather
-from kdaprof.report.html.charts.base import COLD, GRAPH, GREY, WALL, blank, chart, log_time_axis, safe, seconds
+from kdaprof.report.html.charts.base import COLD, GRAPH, GREY, WALL, blank, chart, narrow_time_axis, safe, seconds
 from kdaprof.report.html.charts.panels import Panels
 from kdaprof.report.html.model import Chart, Subject
 from kdaprof.report.pairs import Pair
@@ -22,16 +22,17 @@ _MODES = (("eager", WALL), ("graph", GRAPH))
 
 def series(subject: Subject) -> Chart | None:
     """None without samples. Logarithmic, since a first call may take a thousand times a warm one."""
-    pairs = [pair for pair in subject.scene.pairs if _measured(pair)][:MOST_PANELS]
+    pairs = [pair for pair in subject.scene.pairs if _walls(subject, pair)][:MOST_PANELS]
     if not pairs:
         return None
     names = subject.scene.naming
     panels = Panels.of([names.name(pair.key) for pair in pairs], columns=3)
     figure = blank(panels.height(168), margin={"l": 56, "r": 12, "t": 56, "b": 40})
-    figure.update_layout(**panels.layout(x={"rangemode": "tozero"}, y=log_time_axis(_every_wall(subject), each=(1,))))
+    figure.update_layout(**panels.layout(x={"rangemode": "tozero"}, y={}))
     said = []
     for number, pair in enumerate(pairs):
         axes = panels.axes(number)
+        figure.update_layout({axes["yaxis"].replace("y", "yaxis"): narrow_time_axis(_walls(subject, pair))})
         for mode, colour in _MODES:
             cell = pair.graph if mode == "graph" else pair.eager
             if cell is None:
@@ -89,10 +90,8 @@ def _samples(data: CellData) -> Sequence[tuple[int, int]]:
     return [pair for i, pair in enumerate(found) if pair[0] < min(cold, MOST_SAMPLES) or i % step == 0]
 
 
-def _every_wall(subject: Subject) -> list[float | None]:
-    walls = [s.wall_ns for found in subject.raw.samples.values() for s in found if s.repeat == "unprofiled"]
-    return seconds(walls)
-
-
-def _measured(pair: Pair) -> bool:
-    return any(cell is not None and cell.record.status == "ok" for cell in (pair.eager, pair.graph))
+def _walls(subject: Subject, pair: Pair) -> list[float]:
+    """Seconds, of both modes; none of an op's calls inside a step, which have no wall, and then there is no panel."""
+    cells = [cell for cell in (pair.eager, pair.graph) if cell is not None and cell.record.status == "ok"]
+    found = [sample for cell in cells for sample in subject.raw.samples.get(cell.record.id, ())]
+    return [s.wall_ns / 1e9 for s in found if s.repeat == "unprofiled" and s.wall_ns]
