@@ -48,6 +48,7 @@ def series(subject: Subject) -> Chart | None:
                 marker={"size": 4, "color": colour, "opacity": 0.75},
                 name=mode,
                 legendgroup=mode,
+                cliponaxis=False,  # step 0 lies on the edge
                 showlegend=not any(trace.name == mode for trace in figure.data),
                 hovertemplate=f"{mode}, sample %{{x}}<br>wall %{{y:.3s}}s<extra></extra>",
                 **axes,
