@@ -24,7 +24,9 @@ def main(run: Path, out: Path) -> None:
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         page_file = Path(folder) / "page.html"
         command = [sys.executable, "-m", "kdaprof", "report", str(run), "--html", "--out", str(page_file)]
-        subprocess.run(command, check=True)
+        code = subprocess.run(command, check=False).returncode
+        if code:
+            sys.exit(code)  # the report said why
         chromium = playwright.chromium.launch(executable_path=browser, args=["--no-sandbox", "--disable-gpu"])
         page = chromium.new_page(viewport={"width": WIDTH, "height": HEIGHT})
         page.goto(page_file.as_uri())

@@ -7,6 +7,8 @@ from html import escape
 from pathlib import Path
 
 from kdaprof.analysis.recompute import recompute
+from kdaprof.errors import KdaprofError
+from kdaprof.runs.atomic import write_text
 from kdaprof.runs.facts import Fact
 from kdaprof.runs.record import CellRecord
 from kdaprof.runs.results import CellResult
@@ -75,5 +77,9 @@ def picture(run: Path) -> str:
 
 
 if __name__ == "__main__":
-    source, target = map(Path, sys.argv[1:3])
-    target.write_text(picture(source))
+    if len(sys.argv) != 3:
+        sys.exit("usage: python probes/picture.py RUN OUT.svg")
+    try:
+        write_text(Path(sys.argv[2]), picture(Path(sys.argv[1])))
+    except KdaprofError as error:
+        sys.exit(f"picture: {error}")

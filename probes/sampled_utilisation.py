@@ -1,4 +1,4 @@
-"""What does sampled utilisation say of an idle card, of the tensor path, of the fused path?
+"""What does sampled utilisation say of an idle card, of the tensor path, of the fused path? Needs a GPU.
 
 `python probes/sampled_utilisation.py OUT [flags of probe]`: a watch of the idle card, then one around a probe whose
 sustained loops it is joined with, so that the device-busy share stands beside it. OUT/README.md is the table.
@@ -28,9 +28,11 @@ FIGURES = (
 
 
 def watch(out: Path, *flags: str) -> dict[str, Any]:
-    """One watch, anonymous, into `out`; its document."""
+    """One watch, anonymous, into `out`; its document. Where it fails the script ends with its code: it said why."""
     command = [*KDAPROF, "gpu-util", "--hz", HZ, "--anonymous", "--force", "--out", str(out), *flags]
-    subprocess.run(command, check=True)
+    code = subprocess.run(command, check=False).returncode
+    if code:
+        sys.exit(code)
     document: dict[str, Any] = msgspec.json.decode((out / "gpu-util.json").read_bytes())
     return document
 
@@ -77,4 +79,6 @@ def main(out: Path, extra: list[str]) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) < 2 or sys.argv[1].startswith("-"):
+        sys.exit("usage: python probes/sampled_utilisation.py OUT [flags of probe]")
     main(Path(sys.argv[1]), sys.argv[2:])

@@ -108,3 +108,20 @@ def test_the_page_names_every_probe_and_nothing_else() -> None:
     page = (PROBES / "README.md").read_text(encoding="utf-8")
     named = set(re.findall(r"`python probes/(\w+)\.py", page))
     assert named == {path.stem for path in PROBES.glob("*.py") if not path.stem.startswith("_")}
+
+
+@pytest.mark.parametrize("name", ["picture", "page_picture", "sampled_utilisation"])
+def test_a_script_without_its_arguments_says_what_it_takes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if name == "page_picture":
+        pytest.importorskip("playwright")
+    for typed in ([], ["--help"]):
+        monkeypatch.setattr(sys, "argv", [f"{name}.py", *typed])
+        with pytest.raises(SystemExit) as left:
+            runpy.run_path(str(PROBES / f"{name}.py"), run_name="__main__")
+        assert str(left.value.code).startswith(f"usage: python probes/{name}.py ")
+
+
+def test_a_picture_of_no_run_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["picture.py", str(tmp_path), str(tmp_path / "bars.svg")])
+    with pytest.raises(SystemExit, match=r"picture: .*run\.json: cannot read"):
+        runpy.run_path(str(PROBES / "picture.py"), run_name="__main__")
