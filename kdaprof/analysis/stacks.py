@@ -1,7 +1,7 @@
 """Host time by layer and by phase: stacks, the kernel's counters and intervals on one clock.
 
 The kernel's counters say how much of a stretch the thread ran, waited for a core, or waited for something else. Native
-stacks stop the process: the counters are read on a clock without the stops, and a stop belongs to what it stopped.
+stacks stop the process: a stop is py-spy's time and not the thread's, so that all is read on a clock without the stops.
 Without counters the innermost functions of a native stack say what waits.
 """
 
@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kdaprof.analysis.stacks_holds import NO_STOPS, Stops
+from kdaprof.analysis.stacks_holds import NO_STOPS, StopClock
 from kdaprof.analysis.stacks_layers import LAYERS, Layer, layer_of
 from kdaprof.analysis.stacks_trace import Frame, ThreadStacks
 from kdaprof.analysis.util_join import Interval, inside
 from kdaprof.runs.stacks import ThreadTicks
-from kdaprof.runs.util_file import IntArray
+from kdaprof.runs.util_file import FloatArray, IntArray
 
 _NUMBER = {layer: number for number, layer in enumerate(LAYERS)}
 _HOTTEST = 10
@@ -43,7 +43,7 @@ class HotLine:
 
 @dataclass(frozen=True, slots=True)
 class ThreadTime:
-    """One thread: observed for `observed_ns`, by layer, by phase, and where most of it was.
+    """One thread: observed for `observed_ns`, stops left out, by layer, by phase, and where most of it was.
 
     `counted`: the kernel's counters told running from waiting.
     """
@@ -61,18 +61,17 @@ def thread_time(
     stacks: ThreadStacks,
     ticks: ThreadTicks | None,
     *,
-    stops: Stops = NO_STOPS,
-    main: bool = True,
+    stops: StopClock = NO_STOPS,
     intervals: Iterable[Interval] = (),
 ) -> ThreadTime:
     """Sum one thread's stacks. `ticks` None: running and waiting cannot be told apart in Python stacks.
 
-    `stops`: those that native stacks made. `main`: of this thread it is known whether they found it asleep.
+    `stops`: those that native stacks made.
     """
     named: dict[str, list[tuple[int, int]]] = {}
     for start, end, name in sorted(intervals):
         named.setdefault(name, []).append((start, end))
-    pieces = _Pieces(stacks, ticks, stops, main, [span for spans in named.values() for span in spans])
+    pieces = _Pieces(stacks, ticks, stops, [span for spans in named.values() for span in spans])
     everywhere = np.ones(len(pieces.start_ns), bool)
     phases = tuple(
         PhaseTime(name, len(spans), _covered(spans), pieces.by_layer(inside(pieces.start_ns, spans)))
@@ -81,7 +80,7 @@ def thread_time(
     return ThreadTime(
         tid=stacks.tid,
         name=stacks.name,
-        observed_ns=int(pieces.length_ns.sum()),
+        observed_ns=round(float(pieces.length_ns.sum())),
         counted=pieces.counted,
         layers=pieces.by_layer(everywhere),
         phases=phases,
@@ -96,8 +95,7 @@ class _Pieces:
         self,
         stacks: ThreadStacks,
         ticks: ThreadTicks | None,
-        stops: Stops,
-        main: bool,
+        stops: StopClock,
         spans: Sequence[tuple[int, int]],
     ) -> None:
         self.counted = ticks is not None
@@ -113,40 +111,29 @@ class _Pieces:
         held = (of >= 0) & (begin < ends[np.maximum(of, 0)]) if len(starts) else np.zeros(len(begin), bool)
         self.start_ns: IntArray = begin[held]
         self.end_ns: IntArray = end[held]
-        self.length_ns: IntArray = self.end_ns - self.start_ns
         self.stretch: IntArray = of[held]
         layers = _layers(stacks)
         self.layer: IntArray = layers[self.stretch]
         self.at_work: IntArray = self.layer
-        length = self.length_ns.astype(float)
-        nothing = np.zeros(len(length))
-        self.ran, self.delayed, self.stopped, self.off = length, nothing, nothing, nothing
+        # On a clock that stands still while the process is stopped, as the counters do.
+        begin_own, end_own = (t_ns - stops.until(t_ns) for t_ns in (self.start_ns, self.end_ns))
+        self.length_ns: FloatArray = end_own - begin_own
+        nothing = np.zeros(len(self.length_ns))
+        self.ran, self.delayed, self.off = self.length_ns, nothing, nothing
         if ticks is not None:
             self.at_work = _awake_layers(layers)[self.stretch]
-            self._count(ticks, stops, main)
-
-    def _count(self, ticks: ThreadTicks, stops: Stops, main: bool) -> None:
-        """Split each piece: ran, delayed, stopped in its stack's layer, off. Their sum is the piece."""
-        begin, end, at = (
-            t_ns - stops.all.until(t_ns) for t_ns in (self.start_ns, self.end_ns, ticks.t_ns)
-        )  # on a clock that stands still while the counters do
-        self.ran, self.delayed = (
-            np.interp(end, at, counter) - np.interp(begin, at, counter) for counter in (ticks.run_ns, ticks.delay_ns)
-        )
-        # May be a little below 0 for a piece, where a stop's ends were seen late; the sums are right.
-        self.off = (end - begin) - self.ran - self.delayed
-        self.stopped = self.length_ns - (end - begin)
-        if main:
-            asleep = stops.asleep.until(self.end_ns) - stops.asleep.until(self.start_ns)
-            self.off = self.off + asleep
-            self.ran = self.ran + self.stopped - asleep
-            self.stopped = np.zeros(len(self.stopped))
+            at = ticks.t_ns - stops.until(ticks.t_ns)
+            self.ran, self.delayed = (
+                np.interp(end_own, at, counter) - np.interp(begin_own, at, counter)
+                for counter in (ticks.run_ns, ticks.delay_ns)
+            )
+            # May be a little below 0 for a piece, where a stop's ends were seen late; the sums are right.
+            self.off = self.length_ns - self.ran - self.delayed
 
     def by_layer(self, chosen: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> dict[Layer, float]:
         """Time (ns) of the chosen pieces by layer; what waited inside a synchronisation is synchronisation."""
         sync = self.layer == _NUMBER["sync"]
-        there = self.stopped + np.where(sync, self.off, 0.0)
-        sums = np.bincount(self.layer[chosen], weights=there[chosen], minlength=len(LAYERS))
+        sums = np.bincount(self.layer[chosen], weights=np.where(sync, self.off, 0.0)[chosen], minlength=len(LAYERS))
         sums += np.bincount(self.at_work[chosen], weights=self.ran[chosen], minlength=len(LAYERS))
         sums[_NUMBER["waiting"]] += self.off[chosen & ~sync].sum()
         sums[_NUMBER["no_core"]] += self.delayed[chosen].sum()

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import msgspec
 
 from kdaprof.analysis.stacks import HotLine, PhaseTime, ThreadTime, thread_time
-from kdaprof.analysis.stacks_holds import NO_STOPS, stops_of
+from kdaprof.analysis.stacks_holds import NO_STOPS, StopClock, stops_of
 from kdaprof.analysis.stacks_layers import COUNTED_ONLY, LAYERS, MEANING, NATIVE_ONLY, Layer
 from kdaprof.analysis.stacks_trace import ThreadStacks, read_stacks
 from kdaprof.analysis.util_join import Interval
@@ -31,6 +31,9 @@ UNUSABLE_ERRORS = 0.5
 CROWDED = 0.05
 """From this share of time ready without a core on, native stacks whose stops are not known lean towards what the
 process does when it sleeps: py-spy competes for the same cores. All others are corrected by the kernel's counters."""
+
+POOR_UNSEEN = 0.05
+"""From this share of time in which nobody looked whether py-spy held the process, `waiting` may be too large by it."""
 
 _NATIVE_NEXT = "inside a C call a Python stack ends at the line that made it; --native sees further"
 
@@ -54,6 +57,8 @@ class StacksView:
     others: tuple[OtherThread, ...]
     error_share: Fact
     crowded: Fact
+    held: Fact
+    unseen: Fact
     verdict: Verdict
     own_cost: Fact
 
@@ -79,7 +84,6 @@ def stacks_view(
             s,
             of_tid.get(s.tid) if counted and s.tid is not None else None,
             stops=stops or NO_STOPS,
-            main=s.tid == record.pid,
             intervals=intervals,
         )
         for s in stacks
@@ -89,6 +93,7 @@ def stacks_view(
         OtherThread(t.tid, t.name, int(t.run_ns[-1] - t.run_ns[0])) for t in ticks if t.tid not in seen and len(t.t_ns)
     ]
     share, crowded = _error_share(record), _crowded(None if record.pid is None else of_tid.get(record.pid))
+    held, unseen = _held(record, stops), _unseen(record, holds)
     return StacksView(
         record=record,
         stacks=stacks,
@@ -96,7 +101,9 @@ def stacks_view(
         others=tuple(sorted((o for o in others if o.run_ns), key=lambda other: -other.run_ns)),
         error_share=share,
         crowded=crowded,
-        verdict=_verdict(share, crowded, counted=counted),
+        held=held,
+        unseen=unseen,
+        verdict=_verdict(share, crowded, unseen, counted=counted),
         own_cost=_own_cost(record),
     )
 
@@ -128,6 +135,11 @@ def judged(view: StacksView) -> str:
     said = f"{record.errors} of {record.samples + record.errors} samples failed"
     if view.verdict == "good":
         return said
+    if view.error_share.value < POOR_ERRORS and (view.unseen.value or 0) >= POOR_UNSEEN:
+        return (
+            f"{said}, but for {format_fraction(view.unseen.value or 0)} of the time nobody looked whether py-spy had "
+            "stopped the process: waiting may be too large by as much; record on a quiet machine, or without --native"
+        )
     if view.error_share.value < POOR_ERRORS:
         crowded = format_fraction(view.crowded.value or 0)
         return (
@@ -160,6 +172,8 @@ def stacks_document(view: StacksView) -> Json:
         "errors": record.errors,
         "error_share": to_json(view.error_share),
         "no_core": to_json(view.crowded),
+        "held": to_json(view.held),
+        "unseen": to_json(view.unseen),
         "verdict": view.verdict,
         "own_cost": to_json(view.own_cost),
         "threads": [_thread(view, thread) for thread in view.threads],
@@ -237,14 +251,31 @@ def _crowded(main: ThreadTicks | None) -> Fact:
     return Fact(value=delay / span, unit="fraction", n=len(main.t_ns))
 
 
-def _verdict(share: Fact, crowded: Fact, *, counted: bool) -> Verdict:
+def _held(record: StacksRecord, stops: StopClock | None) -> Fact:
+    if not record.native:
+        return absent("fraction", "not-applicable", "Python stacks stop nothing")
+    if stops is None or record.span_ns <= 0:
+        return absent("fraction", "not-supported", "it was not looked for, or too seldom")
+    total = int(stops.stopped_ns[-1]) if len(stops.stopped_ns) else 0
+    return Fact(value=total / record.span_ns, unit="fraction", n=len(stops.knots) // 2)
+
+
+def _unseen(record: StacksRecord, holds: Holds | None) -> Fact:
+    if not record.native:
+        return absent("fraction", "not-applicable", "Python stacks stop nothing")
+    if holds is None or holds.unseen_ns is None or record.span_ns <= 0:
+        return absent("fraction", "not-supported", "the recording does not say")
+    return Fact(value=holds.unseen_ns / record.span_ns, unit="fraction", n=holds.looks)
+
+
+def _verdict(share: Fact, crowded: Fact, unseen: Fact, *, counted: bool) -> Verdict:
     if share.value is None:
         return "unusable" if share.missing == "failed" else "poor"
     if share.value >= UNUSABLE_ERRORS:
         return "unusable"
     if not counted and (crowded.value or 0) >= CROWDED:
         return "poor"
-    return "poor" if share.value >= POOR_ERRORS else "good"
+    return "poor" if share.value >= POOR_ERRORS or (unseen.value or 0) >= POOR_UNSEEN else "good"
 
 
 def _own_cost(record: StacksRecord) -> Fact:

@@ -1,8 +1,9 @@
-"""The stops that py-spy made for native stacks, as clocks that run during stops only.
+"""The stops that py-spy made for native stacks, as a clock that runs during stops only.
 
 py-spy stamps a stack when it has unwound it, so that each deep stack lends the time of its unwinding to the one before:
-to a sleep more often than not. And the kernel's counters count a stop as waiting. So the counters are read on a clock
-without stops, and a stop goes to waiting only where the thread was asleep when it was stopped.
+to a sleep more often than not. And the kernel's counters count a stop as waiting. So all is read on a clock without
+stops. They are nobody's: one in which py-spy reads symbols lasts for a second, and would make a sleep or an operation
+of whatever it happened to stop.
 """
 
 from __future__ import annotations
@@ -33,28 +34,15 @@ class StopClock:
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class Stops:
-    """All stops, and those that found the main thread asleep."""
-
-    all: StopClock
-    asleep: StopClock
-
-
-def stops_of(holds: Holds, span_ns: int) -> Stops | None:
-    """The clocks of a recording that lasted `span_ns`; None when its stops were looked for too seldom."""
+def stops_of(holds: Holds, span_ns: int) -> StopClock | None:
+    """The clock of a recording that lasted `span_ns`; None when its stops were looked for too seldom."""
     if holds.looks * COARSEST_NS < span_ns:
         return None
-    asleep = holds.asleep
-    return Stops(_clock(holds.start_ns, holds.end_ns), _clock(holds.start_ns[asleep], holds.end_ns[asleep]))
+    after = np.cumsum(holds.end_ns - holds.start_ns)
+    before = after - (holds.end_ns - holds.start_ns)
+    knots = np.stack([holds.start_ns, holds.end_ns], axis=1).reshape(-1)
+    return StopClock(knots, np.stack([before, after], axis=1).reshape(-1))
 
 
-def _clock(start_ns: IntArray, end_ns: IntArray) -> StopClock:
-    after = np.cumsum(end_ns - start_ns)
-    before = after - (end_ns - start_ns)
-    return StopClock(np.stack([start_ns, end_ns], axis=1).reshape(-1), np.stack([before, after], axis=1).reshape(-1))
-
-
-_NONE = StopClock(np.zeros(0, np.int64), np.zeros(0, np.int64))
-NO_STOPS = Stops(_NONE, _NONE)
+NO_STOPS = StopClock(np.zeros(0, np.int64), np.zeros(0, np.int64))
 """Python stacks stop nothing."""

@@ -17,6 +17,9 @@ from kdaprof.runs.stacks import Holds
 LOOK_EVERY_S = 0.001
 """A stop lasts from 1 ms (a shallow stack) to tens of ms; a look takes about 20 µs."""
 
+UNSEEN_NS = 3_000_000
+"""Two looks further apart than this, none of which found a stop, may have one between them."""
+
 
 class HoldMeter:
     """Looks at the main thread's state again and again; a stop's ends lie midway between the looks around them."""
@@ -27,6 +30,7 @@ class HoldMeter:
         self._open: tuple[int, bool] | None = None
         self._last: tuple[int, str | None] | None = None
         self._looks = 0
+        self._unseen_ns = 0
 
     def look(self) -> str | None:
         """The state's letter now; None when the process is gone."""
@@ -34,6 +38,8 @@ class HoldMeter:
         now = self._clock.now_ns()
         before_ns, before = (now, None) if self._last is None else self._last
         between = (before_ns + now) // 2
+        if now - before_ns > UNSEEN_NS and "t" not in (before, letter):
+            self._unseen_ns += now - before_ns
         if letter == "t":
             self._open = self._open or (between, before != "R")
         elif self._open is not None:
@@ -50,4 +56,5 @@ class HoldMeter:
             end_ns=np.array([end for _, end, _ in self._rows], np.int64),
             asleep=np.array([asleep for _, _, asleep in self._rows], np.bool_),
             looks=self._looks,
+            unseen_ns=self._unseen_ns,
         )

@@ -96,7 +96,7 @@ def _hot_lines(thread: ThreadTime) -> list[str]:
 def _footer(view: StacksView) -> Iterator[str]:
     record = view.record
     how = (
-        "native stacks; the process was stopped for each: no times to quote from it"
+        f"native stacks; the process was stopped for each{_held(view)}: no times to quote from it"
         if record.native
         else ("Python stacks, taken without stopping the process: what happens inside a C call needs --native")
     )
@@ -115,6 +115,10 @@ def _footer(view: StacksView) -> Iterator[str]:
     if any(thread.phases for thread in view.threads) and record.anchor_uncertainty_ns is not None:
         yield f"stacks and phases are on one clock to within {format_ns(record.anchor_uncertainty_ns)}"
     yield from record.notes
+
+
+def _held(view: StacksView) -> str:
+    return "" if view.held.value is None else f", {_text(view.held)} of the time, which is left out"
 
 
 def _name(layer: Layer) -> str:

@@ -38,12 +38,14 @@ class Holds:
     """When py-spy held the process for native stacks: from `start_ns` to `end_ns` (monotonic), in order, apart.
 
     `asleep`: the main thread was not running when it was stopped. `looks`: how often the process was looked at.
+    `unseen_ns`: time between looks so far apart that a stop could hide there; None in recordings of before.
     """
 
     start_ns: IntArray
     end_ns: IntArray
     asleep: BoolArray
     looks: int
+    unseen_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,14 +1,17 @@
 """A loop of known mix under StepProfiler: 30 ms asleep, then 70 ms of small operations, forward and backward.
 
-Arguments: run directory, seconds, exit code. Without a run directory ("-") it says "ready" and loops bare; then each
-line is one cycle: its start, the end of its sleep, its end (monotonic ns).
+Arguments: run directory, seconds, exit code. Without a run directory ("-") it says "ready" and loops bare. Its 70 ms
+are then CPU time, which no stop and no other process shortens, and each line is one cycle: three times (its start,
+the end of its sleep, its end) the monotonic time, the thread's CPU time and its time ready without a core, in ns.
 """
 
 from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from contextlib import nullcontext
+from pathlib import Path
 
 import torch
 
@@ -21,13 +24,18 @@ def say(line: str) -> None:
     sys.stdout.flush()
 
 
+def now() -> str:
+    delay = Path("/proc/thread-self/schedstat").read_text().split()[1]
+    return f"{time.monotonic_ns()} {time.thread_time_ns()} {delay}"
+
+
 def nap() -> None:
     time.sleep(0.03)
 
 
-def operations(x: torch.Tensor, seconds: float) -> None:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
+def operations(x: torch.Tensor, seconds: float, clock: Callable[[], float]) -> None:
+    end = clock() + seconds
+    while clock() < end:
         ((x + 1) * 2).sum().backward()
 
 
@@ -43,15 +51,15 @@ def main(folder: str, seconds: float, code: int) -> int:
         say("ready")
         over = time.monotonic() + seconds
         while time.monotonic() < over:
-            start = time.monotonic_ns()
+            start = now()
             with nullcontext() if prof is None else prof.step():
                 with nullcontext() if prof is None else prof.phase("data"):
                     nap()
-                slept = time.monotonic_ns()
+                slept = now()
                 with nullcontext() if prof is None else prof.phase("ops"):
-                    operations(x, 0.07)
+                    operations(x, 0.07, time.thread_time if bare else time.monotonic)
             if bare:
-                say(f"{start} {slept} {time.monotonic_ns()}")
+                say(f"{start} {slept} {now()}")
     return code
 
 

@@ -14,12 +14,16 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+import numpy as np
 import pytest
 
-from kdaprof.analysis.stacks_document import stacks_schema
+from kdaprof.analysis.stacks_document import POOR_UNSEEN, stacks_schema, stacks_view
+from kdaprof.analysis.stacks_layers import Layer
 from kdaprof.analysis.stacks_trace import read_stacks
 from kdaprof.cli import stacks
 from kdaprof.errors import BadFileError, UsageError
+from kdaprof.runs.stacks_file import read_holds, read_record, read_threads, read_trace
+from kdaprof.runs.util_file import IntArray
 
 LOOP = str(Path(__file__).with_name("stacks_loop.py"))
 COMMAND = [sys.executable, "-m", "kdaprof", "stacks"]
@@ -79,32 +83,53 @@ def test_native_stacks_see_inside_the_calls_and_recover_the_mix(tmp_path: Path) 
         try:
             assert loop.stdout is not None
             assert loop.stdout.readline() == "ready\n"
-            done = kdaprof("--pid", str(loop.pid), "--native", "--duration", "4", "--out", str(tmp_path), "--json")
+            done = kdaprof("--pid", str(loop.pid), "--native", "--duration", "5", "--out", str(tmp_path), "--json")
             loop.send_signal(signal.SIGINT)
-            cycles = [line.split() for line in loop.stdout.read().splitlines() if line.count(" ") == 2]
+            cycles = [line.split() for line in loop.stdout.read().splitlines() if line.count(" ") == 8]
         finally:
             loop.kill()
     assert done.returncode == 0, done.stderr
     seen = document(done.stdout)
-    trace = gzip.decompress((tmp_path / "stacks.chrometrace.json.gz").read_bytes())
-    main = read_stacks(trace, seen["anchor"]["monotonic_ns"])[0].stretches
-    during = [[int(t) for t in c] for c in cycles]
-    during = [c for c in during if c[0] > main[0].start_ns and c[2] < main[-1].end_ns]
-    assert len(during) > 10
-    # Every stop makes the loop longer, too: what its sleep took of it is what the loop itself says. To the loop a sleep
-    # lasts until it has a core again.
-    slept = sum(c[1] - c[0] for c in during) / (during[-1][2] - during[0][0])
+    whole, mix = cycle_times(tmp_path, np.array(cycles, np.int64))
+    found = whole["waiting"] / sum(whole.values())
+    # What nobody could see, since kdaprof had no core to look, is said, and only then is a larger fault allowed.
+    unseen = seen["unseen"]["value"]
+    assert abs(found - mix["asleep"]) <= POINTS + (unseen if unseen >= POOR_UNSEEN else 0), (whole, mix, unseen)
+    assert (seen["verdict"] == "good") == (unseen < POOR_UNSEEN), seen["error_share"]
+    assert abs(whole["no_core"] / sum(whole.values()) - mix["no_core"]) <= POINTS + unseen
+    assert 0 < seen["held"]["value"] < 1
     layers = seen["threads"][0]["layers"]
     inside = ("autograd", "dispatcher", "aten", "allocator")
     assert all(value(layers, name) > 0 for name in inside), layers
     assert value(layers, "unknown") < 0.1
-    assert slept - POINTS - value(layers, "no_core") <= value(layers, "waiting") <= slept + POINTS
-    assert layers["no_core"]["value"] is not None
     assert document(kdaprof("--read", str(tmp_path), "--json").stdout) == seen
     bare = document(kdaprof("--read", str(tmp_path / "stacks.chrometrace.json.gz"), "--json").stdout)
     assert (bare["native"], bare["verdict"], bare["rate_hz"]) == (True, "poor", None)
-    assert value(bare["threads"][0]["layers"], "aten") == pytest.approx(value(layers, "aten"), abs=0.15)
+    assert value(bare["threads"][0]["layers"], "aten") > 0
     assert "a trace alone" in bare["threads"][0]["layers"]["no_core"]["detail"]
+
+
+def cycle_times(folder: Path, cycles: IntArray) -> tuple[dict[Layer, float], dict[str, float]]:
+    """Time by layer in the loop's whole cycles, and the mix of the same cycles by the loop's own clocks.
+
+    A sleep is 30 ms at most: what lasts longer was stopped. Operations never wait: what they were off was stopped, too.
+    """
+    record, trace, ticks = read_record(folder), read_trace(folder), read_threads(folder)
+    holds = read_holds(folder)
+    assert record.anchor_ns is not None
+    main = read_stacks(trace, record.anchor_ns)[0].stretches
+    began = max(main[0].start_ns, int(ticks[0].t_ns[0]))
+    ended = min(main[-1].end_ns, int(ticks[0].t_ns[-1]))
+    during = cycles[(cycles[:, 0] >= began) & (cycles[:, 6] <= ended)]
+    assert len(during) > 2
+    intervals = [(int(start), int(end), "cycle") for start, end in during[:, [0, 6]]]
+    view = stacks_view(record, trace, ticks, holds, intervals=intervals)
+    (whole,) = view.threads[0].phases
+    nap_ns, nap_cpu_ns, nap_delay_ns = (during[:, 3:6] - during[:, :3]).T
+    asleep = float(np.minimum(nap_ns - nap_cpu_ns - nap_delay_ns, 30_000_000).sum())
+    cpu, delay = (float((during[:, 6 + k] - during[:, k]).sum()) for k in (1, 2))
+    total = asleep + cpu + delay
+    return whole.layers, {"asleep": asleep / total, "no_core": delay / total}
 
 
 def test_anonymous_leaves_out_who_and_where(tmp_path: Path) -> None:

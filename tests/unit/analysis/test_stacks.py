@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import jsonschema
@@ -12,7 +13,6 @@ import pytest
 from kdaprof.analysis.stacks import thread_time
 from kdaprof.analysis.stacks_anonymous import anonymous_file, anonymous_trace
 from kdaprof.analysis.stacks_document import judged, stacks_document, stacks_schema, stacks_view
-from kdaprof.analysis.stacks_holds import stops_of
 from kdaprof.analysis.stacks_layers import LAYERS, layer_of
 from kdaprof.analysis.stacks_speedscope import speedscope
 from kdaprof.analysis.stacks_trace import Frame, last_ns, read_stacks
@@ -200,7 +200,7 @@ def holds(*rows: tuple[int, int, bool]) -> Holds:
     return Holds(start_ns=table[:, 0] * MS, end_ns=table[:, 1] * MS, asleep=table[:, 2] > 0, looks=200)
 
 
-def test_stops_of_native_stacks_go_to_what_they_stopped_and_the_counters_to_the_rest() -> None:
+def test_stops_of_native_stacks_are_nobody_s_time() -> None:
     # A cycle of 100 ms: asleep to 30, then at work; stopped for 2 ms in the sleep and three times for 10 ms at work.
     # py-spy stamps the first stack of the work only at 41, when the stop that began at 31 is over.
     nap = ("clock_nanosleep", LIBC, 0)
@@ -211,12 +211,23 @@ def test_stops_of_native_stacks_go_to_what_they_stopped_and_the_counters_to_the_
     view = stacks_view(record(native=True, ended_monotonic_ns=100 * MS), mix, (counted,), stopped)
     (thread,) = view.threads
     found = {layer: ns / MS for layer, ns in thread.layers.items() if ns}
-    assert found == pytest.approx({"waiting": 30, "autograd": 1 + 10 + 7 + 10 + 11, "python": 29, "no_core": 2})
+    assert found == pytest.approx({"waiting": 28, "autograd": 1 + 7 + 11, "python": 9 + 10, "no_core": 2})
+    assert thread.observed_ns == (100 - 32) * MS
     assert view.verdict == "good"
-    stops = stops_of(stopped, 100 * MS)
-    assert stops is not None
-    (aside,) = (thread_time(s, counted, stops=stops, main=False) for s in view.stacks)
-    assert aside.layers["waiting"] / MS == pytest.approx(30 + 10)  # of another thread only its stack tells
+    assert view.held.value == pytest.approx(0.32)
+    assert view.unseen.missing == "not-supported"  # a recording of before does not say
+    assert "stopped for each, 32 % of the time, which is left out" in "\n".join(terminal_lines(view))
+
+
+@pytest.mark.parametrize(("unseen", "verdict"), [(4, "good"), (6, "poor")])
+def test_time_in_which_a_stop_could_hide_is_judged(unseen: int, verdict: str) -> None:
+    looked = replace(holds((10, 12, True)), unseen_ns=unseen * MS)
+    view = stacks_view(record(native=True, ended_monotonic_ns=100 * MS), MIX, (COUNTED,), looked)
+    assert view.verdict == verdict
+    assert view.unseen.value == pytest.approx(unseen / 100)
+    assert ("nobody looked" in judged(view)) is (verdict == "poor")
+    (thread,) = stacks_document(view)["threads"]
+    assert thread["layers"]["waiting"]["quotable"] is (verdict == "good")
 
 
 @pytest.mark.parametrize(("errors", "verdict"), [(0, "good"), (4, "good"), (10, "poor"), (26_649, "unusable")])

@@ -239,6 +239,18 @@ def test_stops_are_seen_from_outside_with_what_they_found(tmp_path: Path) -> Non
     rows = zip(found.start_ns.tolist(), found.end_ns.tolist(), found.asleep.tolist(), strict=True)
     assert list(rows) == [(1_500_000, 3_500_000, True), (6_500_000, 7_500_000, False)]  # the last one has not ended
     assert found.looks == 11
+    assert found.unseen_ns == 0
+
+
+def test_looks_too_far_apart_are_counted_where_none_found_a_stop(tmp_path: Path) -> None:
+    (tmp_path / "5").mkdir()
+    hands = Hands()
+    meter = HoldMeter(5, hands, tmp_path)
+    for ms, letter in [(0, "R"), (1, "R"), (8, "S"), (20, "t"), (40, "R"), (42, "R")]:
+        hands.ns = ms * 1_000_000
+        (tmp_path / "5" / "stat").write_text(f"5 (a t) {letter} 1 1")
+        meter.look()
+    assert meter.holds().unseen_ns == 7_000_000
 
 
 def test_the_real_counters_of_this_process_grow_with_its_work() -> None:
