@@ -12,8 +12,9 @@ from kdaprof.cli.parser import VerbParser
 from kdaprof.errors import Exit, UsageError
 
 if TYPE_CHECKING:
+    from kdaprof.analysis.trace.devices import TraceReport
     from kdaprof.analysis.trace.ranks import RankRow
-    from kdaprof.analysis.trace.report import Scope, TraceReport
+    from kdaprof.analysis.trace.report import Scope
 
 EXAMPLES = """\
 examples:

@@ -12,8 +12,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
+from kdaprof.analysis.trace.devices import DeviceReport, TraceReport
 from kdaprof.analysis.trace.ranks import RankRow
-from kdaprof.analysis.trace.report import DeviceReport, TraceReport
 from kdaprof.analysis.trace.strip import Strip
 from kdaprof.analysis.trace.verdict import WORDS, next_step, overall, verdict_text
 from kdaprof.report.labels import SEVERITY

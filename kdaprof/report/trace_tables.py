@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from rich.table import Table
 from rich.text import Text
 
+from kdaprof.analysis.trace.devices import DeviceReport
 from kdaprof.analysis.trace.ranks import RankRow
-from kdaprof.analysis.trace.report import DeviceReport
 from kdaprof.analysis.trace.verdict import WORDS
 from kdaprof.runs.units import format_fraction, format_ns
 

@@ -17,7 +17,8 @@ sys.path.append(str(Path(__file__).parents[1] / "unit" / "trace_analysis"))
 from paper_trace import PaperTrace
 
 from kdaprof.analysis.trace.busy import device_busy
-from kdaprof.analysis.trace.report import TraceReport, analyse
+from kdaprof.analysis.trace.devices import TraceReport
+from kdaprof.analysis.trace.report import analyse
 from kdaprof.cli.main import main
 from kdaprof.errors import BadFileError, Exit
 from kdaprof.timeline import kineto

@@ -11,10 +11,10 @@ import msgspec
 
 from kdaprof import __version__
 from kdaprof.analysis.trace.bound import THRESHOLDS
+from kdaprof.analysis.trace.devices import DeviceReport, TraceReport
 from kdaprof.analysis.trace.idle import IdleSplit
 from kdaprof.analysis.trace.operators import OperatorRow
 from kdaprof.analysis.trace.ranks import RankRow, rank_of
-from kdaprof.analysis.trace.report import DeviceReport, TraceReport
 from kdaprof.analysis.trace.verdict import next_step, overall, verdict_text
 from kdaprof.runs.codec import to_json
 

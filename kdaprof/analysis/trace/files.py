@@ -10,8 +10,9 @@ from contextlib import contextmanager
 from multiprocessing import get_context
 from pathlib import Path
 
+from kdaprof.analysis.trace.devices import TraceReport
 from kdaprof.analysis.trace.ranks import RankInput, RankRow, check_ranks, rank_of, rank_table
-from kdaprof.analysis.trace.report import Scope, TraceReport, analyse
+from kdaprof.analysis.trace.report import Scope, analyse
 from kdaprof.errors import BadFileError, UnavailableError
 from kdaprof.timeline.load import SUFFIXES, load
 

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kdaprof.analysis.intervals import union_ns
 from kdaprof.analysis.trace.apis import Api
 from kdaprof.analysis.trace.context import Context, DeviceView
+from kdaprof.analysis.trace.devices import DeviceReport
 from kdaprof.analysis.trace.phases import TINY_KERNEL_NS, TINY_KERNELS_MIN
 from kdaprof.analysis.trace.sites import CallSite, call_sites
 from kdaprof.runs.results import Finding
 from kdaprof.runs.units import format_fraction
 from kdaprof.timeline.columns import Bool, Index, Kind
-
-if TYPE_CHECKING:
-    from kdaprof.analysis.trace.report import DeviceReport
 
 SYNCS_PER_STEP = 1.0
 """A step may close with one synchronise (`loss.item()` for the log); more than this a step is a finding."""

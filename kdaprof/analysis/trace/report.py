@@ -8,24 +8,24 @@ from dataclasses import dataclass
 import numpy as np
 
 from kdaprof.analysis.trace.annotations import STEP_NAME
-from kdaprof.analysis.trace.bound import Decision, decide
-from kdaprof.analysis.trace.busy import BusySpan, busy_of, device_rows
+from kdaprof.analysis.trace.bound import decide
+from kdaprof.analysis.trace.busy import busy_of, device_rows
 from kdaprof.analysis.trace.context import NO_STEP, Context, DeviceView, Steps, device_view, make_context, steps_of
-from kdaprof.analysis.trace.counterfactual import Counterfactual, counterfactual
+from kdaprof.analysis.trace.counterfactual import counterfactual
+from kdaprof.analysis.trace.devices import DeviceReport, TraceReport
 from kdaprof.analysis.trace.findings import trace_findings
 from kdaprof.analysis.trace.idle import NO_EVENT, Cause, Gaps, IdleSplit
-from kdaprof.analysis.trace.launches import KernelRow, kernel_rows
-from kdaprof.analysis.trace.operators import OperatorRow, module_table, operator_table
-from kdaprof.analysis.trace.paths import PathRow, TensorShape, path_table, tensor_shapes
-from kdaprof.analysis.trace.phases import Outside, PhaseRow, phase_table
+from kdaprof.analysis.trace.launches import kernel_rows
+from kdaprof.analysis.trace.operators import module_table, operator_table
+from kdaprof.analysis.trace.paths import path_table, tensor_shapes
+from kdaprof.analysis.trace.phases import phase_table
 from kdaprof.analysis.trace.quality import Quality, judge_quality
-from kdaprof.analysis.trace.queue import ApiRow, Queue, api_table, queue_of
-from kdaprof.analysis.trace.ranks import Collective, collectives_of
-from kdaprof.analysis.trace.steps import StepRow, step_table
-from kdaprof.analysis.trace.strip import Strip, strip_of
+from kdaprof.analysis.trace.queue import api_table, queue_of
+from kdaprof.analysis.trace.ranks import collectives_of
+from kdaprof.analysis.trace.steps import step_table
+from kdaprof.analysis.trace.strip import strip_of
 from kdaprof.errors import UsageError
-from kdaprof.runs.results import Finding
-from kdaprof.timeline.columns import Index, Source, Timeline
+from kdaprof.timeline.columns import Index, Timeline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,53 +44,6 @@ class Scope:
     def by_steps(self) -> bool:
         """Whether only some steps are asked for."""
         return self.first_step is not None or self.last_step is not None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceReport:
-    """One device in scope. `span_ns = busy_ns + idle_ns`, also where the scope is made of several windows."""
-
-    device: int
-    name: str | None
-    busy: BusySpan
-    busy_ns: int
-    idle: IdleSplit
-    drained_by_sync_ns: int
-    starved_ns: int
-    queued_ns: int
-    latency_ns: int | None
-    launches: tuple[ApiRow, ...]
-    queue: Queue | None
-    kernels: tuple[KernelRow, ...]
-    steps: tuple[StepRow, ...]
-    phases: tuple[PhaseRow, ...]
-    outside: Outside
-    operators: tuple[OperatorRow, ...]
-    modules: tuple[OperatorRow, ...]
-    paths: tuple[PathRow, ...]
-    tensor_shapes: tuple[TensorShape, ...]
-    counterfactual: Counterfactual | None
-    strip: Strip
-    decision: Decision
-
-    @property
-    def span_ns(self) -> int:
-        """Busy and idle in scope."""
-        return self.busy_ns + self.idle.total_ns
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TraceReport:
-    """Everything found in one trace. `decision` is over all its devices; `host` describes a trace without any."""
-
-    source: Source
-    quality: Quality
-    devices: tuple[DeviceReport, ...]
-    decision: Decision
-    findings: tuple[Finding, ...]
-    collectives: tuple[Collective, ...]
-    host_ns: int | None
-    host_events: int
 
 
 def analyse(timeline: Timeline, scope: Scope | None = None) -> TraceReport:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kdaprof.analysis.trace.bound import DEVICE_CLASSES, HOST_CLASSES, Bound, Decision, decide
+from kdaprof.analysis.trace.devices import TraceReport
 from kdaprof.analysis.trace.idle import IdleSplit
-from kdaprof.analysis.trace.report import TraceReport
 from kdaprof.runs.units import format_fraction, format_ns
 
 WORDS = {

@@ -27,7 +27,8 @@ from kdaprof.probe.witness import observe_gate
 from kdaprof.runs.cells import CellKey
 from kdaprof.runs.record import CellError, CellRecord, Observed
 from kdaprof.runs.util import UtilReading
-from kdaprof.workloads.step.case import PhasedCase, open_step
+from kdaprof.workloads.step.case import PhasedCase
+from kdaprof.workloads.step.opening import open_step
 from kdaprof.workloads.step.spec import COPY_PATH, StepSpec
 
 WATCHED_A_ROUND = 2

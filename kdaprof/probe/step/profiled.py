@@ -18,7 +18,8 @@ from kdaprof.runs.record import Profiled
 from kdaprof.runs.store import timeline_name
 from kdaprof.timeline import kineto as reader
 from kdaprof.timeline import parquet
-from kdaprof.workloads.step.case import PhasedCase, open_step
+from kdaprof.workloads.step.case import PhasedCase
+from kdaprof.workloads.step.opening import open_step
 
 Kind = Literal["profiled-cuda", "profiled-full"]
 _WARMUP = 3

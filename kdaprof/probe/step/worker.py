@@ -20,7 +20,7 @@ from kdaprof.probe.step.before import observed_step
 from kdaprof.probe.step.group import StepGroup
 from kdaprof.probe.step.profiled import profile_step
 from kdaprof.runs.compiles import SlowStep
-from kdaprof.workloads.step.case import open_step
+from kdaprof.workloads.step.opening import open_step
 
 
 def work_through(spec: ChildSpec) -> Iterator[tuple[ChildCell, ...]]:

@@ -8,7 +8,6 @@ from typing import Protocol
 
 from torch import Tensor
 
-from kdaprof.workloads.step.spec import StepSpec
 from kdaprof.workloads.step.watched import OpWatch
 
 Outputs = dict[str, Tensor]
@@ -38,17 +37,3 @@ class PhasedCase(Protocol):
     def prepare(self, index: int) -> None:
         """Everything between two steps that the clock must not see."""
         ...
-
-
-def open_step(spec: StepSpec) -> PhasedCase:
-    """The step that a spec names.
-
-    Errors: UsageError for a target that cannot be imported or made; UnavailableError for a context that is not there.
-    """
-    if spec.target is not None:
-        from kdaprof.workloads.target import TargetCase  # noqa: PLC0415  only who asks imports a user's code
-
-        return TargetCase(spec)
-    from kdaprof.workloads.step.training import StepCase  # noqa: PLC0415  it imports this module's `Phase`
-
-    return StepCase(spec)

@@ -8,9 +8,10 @@ import pytest
 from paper_trace import PaperTrace
 
 from kdaprof.analysis.trace.counterfactual import GRAPH_FIXED_HIGH_NS, GRAPH_GAP_HIGH_NS, GRAPH_GAP_LOW_NS
+from kdaprof.analysis.trace.devices import TraceReport
 from kdaprof.analysis.trace.findings import MAX_REGIONS
 from kdaprof.analysis.trace.phases import TINY_KERNELS_MIN
-from kdaprof.analysis.trace.report import TraceReport, analyse
+from kdaprof.analysis.trace.report import analyse
 from kdaprof.runs.results import Finding
 
 GEMM, ELEMENTWISE = "ampere_sgemm_32x32_sliced1x4_nn", "void at::native::vectorized_elementwise_kernel<4>"
