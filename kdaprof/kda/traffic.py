@@ -93,37 +93,58 @@ def work(path: str, phase: str, size: OpSize, dtype: str, *, precision: str = "t
     )
 
 
-def _records(size: OpSize, *, inverse: bool, reads: dict[str, int], writes: int = 1) -> tuple[Tensor, ...]:
-    """The fused path's workspace: what the preparation hands to the recurrence, float32, one record a chunk."""
+def _record(size: OpSize) -> dict[str, tuple[int, ...]]:
+    """What one chunk's record of the fused kernels holds, float32 (`fused/kernels/common.py`)."""
     C, K, V = size.C, size.K, size.V
-    shapes = {"W": (C, K), "scale q exp G": (C, K), "k exp(G_C − G)": (C, K), "U": (C, V), "P": (C, C), "exp G_C": (K,)}
-    if inverse:
-        shapes["A"] = (C, C)
-    return tuple(
-        Tensor(name, (size.chunks, *shape), "float32", reads=reads.get(name, 1), writes=writes)
-        for name, shape in shapes.items()
-    )
+    return {
+        "W": (C, K), "scale q exp G": (C, K), "k exp(G_C − G)": (C, K), "U": (C, V), "P": (C, C), "A": (C, C),
+        "exp G_C": (K,),
+    }  # fmt: skip
+
+
+def _gradient_record(size: OpSize) -> dict[str, tuple[int, ...]]:
+    """What one chunk's gradient record holds, float32; for half-precision inputs `_through_state` lies there too."""
+    C, K, V = size.C, size.K, size.V
+    return {
+        "S": (K, V), "dS": (K, V), "V'": (C, V), "X": (C, V), "dP": (C, C), "dL": (C, C),
+        "Σ S dS over V": (K,), "Σ X v over V": (C,),
+    }  # fmt: skip
 
 
 def _fused_forward(size: OpSize, dtype: str) -> tuple[Tensor, ...]:
-    return compulsory("fwd", size, dtype) + _records(size, inverse=False, reads={})
+    # The preparation writes the records, the recurrence reads them. A is for the backward, and written all the same.
+    return compulsory("fwd", size, dtype) + tuple(
+        Tensor(name, (size.chunks, *shape), "float32", reads=0 if name == "A" else 1, writes=1)
+        for name, shape in _record(size).items()
+    )
 
 
 def _fused_backward(size: OpSize, dtype: str) -> tuple[Tensor, ...]:
-    # Three kernels: preparation again (inputs → records), both recurrences in one launch, gradients (inputs, dO and
-    # what the recurrences left → gradients). So inputs are read twice, dO twice.
-    C, K, V = size.C, size.K, size.V
+    # Three kernels. Both recurrences in one launch: the forward's records and dO → the states' half of the gradient
+    # records. The products with the states: those, v, beta and dO → dv, the other half, and what dq, dk and dbeta get
+    # through the state. The pairs: q, k, g, beta, that half and those three → dq, dk, dg, dbeta.
+    twice = ("W", "k exp(G_C − G)", "exp G_C")  # read in both directions
     again = tuple(
-        Tensor(f"{t.name}, again", t.shape, t.dtype, reads=1) for t in compulsory("bwd", size, dtype) if t.reads
+        Tensor(f"{t.name}, again", t.shape, t.dtype, reads=1)
+        for t in compulsory("bwd", size, dtype)
+        if t.name in ("beta", "do")
     )
-    records = _records(size, inverse=True, reads={"W": 2, "k exp(G_C − G)": 2, "exp G_C": 2})
-    kept = {"S": (K, V), "dS": (K, V), "V'": (C, V), "X": (C, V)}
-    pairs = {"dP": (C, C), "dL": (C, C)}
+    through_state = tuple(
+        Tensor(f"{name}, through the state", (size.B, size.T, size.H, size.K), "float32", reads=1, writes=1)
+        for name in ("dq", "dk", "k's erase")
+    )
     return (
         *compulsory("bwd", size, dtype),
         *again,
-        *records,
-        *(Tensor(n, (size.chunks, *s), "float32", reads=1, writes=1) for n, s in (kept | pairs).items()),
+        *(
+            Tensor(name, (size.chunks, *shape), "float32", reads=2 if name in twice else 1)
+            for name, shape in _record(size).items()
+        ),
+        *(
+            Tensor(name, (size.chunks, *shape), "float32", reads=1, writes=1)
+            for name, shape in _gradient_record(size).items()
+        ),
+        *through_state,
     )
 
 

@@ -127,14 +127,31 @@ def test_intensity_of_the_compulsory_bytes() -> None:
 def test_fused_traffic_is_the_compulsory_bytes_and_the_workspace_both_ways() -> None:
     forward = path_traffic("fused", "fwd", PRODUCTION, "float32")
     workspace = 3840 * (4 * 16 * 64 + 16 * 16 + 64) * 4
+    inverse = 3840 * 16 * 16 * 4  # which only the backward reads
     assert round(workspace / 1e6) == 68
-    assert forward.bytes == 78_888_960 + 2 * workspace
+    assert forward.bytes == 78_888_960 + 2 * workspace + inverse
     both = path_traffic("fused", "fwdbwd", PRODUCTION, "float32")
     backward = path_traffic("fused", "bwd", PRODUCTION, "float32")
     assert forward.bytes is not None
     assert backward.bytes is not None
     assert both.bytes == forward.bytes + backward.bytes
     assert backward.bytes > moved_bytes(compulsory("bwd", PRODUCTION, "float32"))
+
+
+@pytest.mark.parametrize("size", [PRODUCTION, OpSize(2, 40, 3, 48, 96)], ids=["production", "K ≠ V"])
+def test_fused_traffic_lists_the_workspace_that_the_kernels_have(size: OpSize) -> None:
+    """A kernel that keeps something else must be listed anew in kda/traffic.py."""
+    pytest.importorskip("triton")
+    from kdaprof.kda.fused.plan import gradient_record_elements, record_elements
+
+    def elements(phase: str, *, written: bool) -> int:
+        listed = path_traffic("fused", phase, size, "float32").tensors or ()
+        mine = [t for t in listed if t.shape[0] == size.chunks and len(t.shape) < 4 and bool(t.writes) == written]
+        return sum(t.bytes for t in mine) // 4 // size.chunks
+
+    assert elements("fwd", written=True) == record_elements(size.K, size.V)
+    assert elements("bwd", written=False) == record_elements(size.K, size.V)
+    assert elements("bwd", written=True) == gradient_record_elements(size.K, size.V, spare=False)
 
 
 def test_the_tensor_path_moves_many_times_what_it_must() -> None:
