@@ -9,7 +9,7 @@ from kdaprof.cli.console import out_console, print_json
 from kdaprof.cli.probe_run import measure_and_store
 from kdaprof.errors import Exit
 from kdaprof.probe.step.plan import StepRequest
-from kdaprof.report.sweep import sweep_document, sweep_markdown, sweep_svg
+from kdaprof.report.sweep import not_measured, sweep_document, sweep_markdown, sweep_svg
 from kdaprof.runs.atomic import write_text
 from kdaprof.runs.codec import dumps
 
@@ -22,7 +22,7 @@ def sweep_and_report(
     points = points_of(stored.record, stored.results, over)
     fits, turns = fits_of(stored.record.run, points), turns_of(points)
     document = sweep_document(stored.record, over, points, fits, turns)
-    text = sweep_markdown(over, points, fits, turns)
+    text = sweep_markdown(over, points, fits, turns, not_measured(stored.record))
     write_text(stored.path / "sweep.json", dumps(document).decode())
     write_text(stored.path / "sweep.md", text)
     write_text(stored.path / "sweep.svg", sweep_svg(over, points, fits))

@@ -8,9 +8,10 @@ from typing import Any
 
 from kdaprof.analysis.step.fit import Fit, Point, Turn
 from kdaprof.report.gfm import plain, text_table
+from kdaprof.runs.cells import CellKey
 from kdaprof.runs.codec import to_json
 from kdaprof.runs.facts import Fact
-from kdaprof.runs.record import RunRecord
+from kdaprof.runs.record import CellRecord, RunRecord
 from kdaprof.runs.units import format_fraction, format_ns
 
 SWEEP_SCHEMA = "kdaprof.sweep/1"
@@ -55,29 +56,62 @@ def sweep_document(
             for f in fits
         ],
         "turns": [{"path": t.path, "host_until": t.host_until, "gpu_from": t.gpu_from} for t in turns],
+        "missing": [{"cell": c.id, "status": c.status, "why": why(c)} for c in not_measured(record)],
     }
 
 
-def sweep_markdown(over: Sequence[str], points: Sequence[Point], fits: Sequence[Fit], turns: Sequence[Turn]) -> str:
-    """The sweep as Markdown: lines first, then where the step turns, then every point."""
+def not_measured(record: RunRecord) -> tuple[CellRecord, ...]:
+    """The steps of a sweep that are no points: they failed, cannot run here, or were not reached."""
+    return tuple(cell for cell in record.cells if cell.key.phase == "step" and cell.status != "ok")
+
+
+def sweep_markdown(
+    over: Sequence[str],
+    points: Sequence[Point],
+    fits: Sequence[Fit],
+    turns: Sequence[Turn],
+    missing: Sequence[CellRecord] = (),
+) -> str:
+    """The sweep as Markdown: lines first, then where the step turns and what is `missing`, then every point."""
     work = " · ".join(over)
     lines = [f"# Step sweep over {work}", "", f"wall = fixed + slope · {work}", ""]
     rows = [(f.path, f.mode, str(f.fixed.n), _figure(f.fixed), _figure(f.slope), _worst(f.residuals_ns)) for f in fits]
     lines += text_table(("path", "mode", "points", "fixed", f"slope a unit of {work}", "largest residual"), rows)
     said = [*reasons(fits), *(turn_text(t, work) for t in turns), *(halvings(points) if over == ("iters",) else ())]
-    lines += ["", *(f"- {sentence}" for sentence in said), ""]
+    lines += ["", *(f"- {sentence}" for sentence in (*said, *_missing(missing, over))), ""]
     shown = [
-        (p.key.path, p.key.mode, _sizes(p, over), _figure(p.wall), _figure(p.busy), _share(p.host_bound))
+        (p.key.path, p.key.mode, _product(p, over), _figure(p.wall), _figure(p.busy), _share(p.host_bound))
         for p in points
     ]
     lines += text_table(("path", "mode", work, "wall", "GPU busy", "host-bound"), shown, right=(2,))
     return "\n".join(lines) + "\n"
 
 
-def _sizes(point: Point, over: Sequence[str]) -> str:
+def _product(point: Point, over: Sequence[str]) -> str:
     """`80`, and of two axes what it is the product of: `4 · 20 = 80`."""
-    sizes = " · ".join(str(point.key.size(axis)) for axis in over)
+    sizes = _sizes(point.key, over)
     return sizes if len(over) == 1 else f"{sizes} = {point.work}"
+
+
+def _sizes(key: CellKey, over: Sequence[str]) -> str:
+    return " · ".join(str(key.size(axis)) for axis in over)
+
+
+def why(cell: CellRecord) -> str:
+    """Why a step was not measured."""
+    return "not reached" if cell.error is None else f"{cell.error.type}: {cell.error.text}"
+
+
+def _missing(cells: Sequence[CellRecord], over: Sequence[str]) -> list[str]:
+    """Each reason once, with the sizes that it speaks of."""
+    groups: dict[tuple[str, str, str, str], list[str]] = {}
+    for cell in cells:
+        groups.setdefault((cell.key.path, cell.key.mode, cell.status, why(cell)), []).append(_sizes(cell.key, over))
+    work = " · ".join(over)
+    return [
+        f"{path} {mode}, {work} = {', '.join(sizes)}: {status}, {plain(told)}"
+        for (path, mode, status, told), sizes in groups.items()
+    ]
 
 
 def halvings(points: Sequence[Point]) -> list[str]:

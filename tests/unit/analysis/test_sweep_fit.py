@@ -16,13 +16,15 @@ from kdaprof.analysis.step.fit import Point, fits_of, turns_of
 from kdaprof.cli.main import main
 from kdaprof.cli.sweep import swept
 from kdaprof.errors import UsageError
-from kdaprof.report.sweep import sweep_document, sweep_markdown, sweep_svg
+from kdaprof.report.sweep import not_measured, sweep_document, sweep_markdown, sweep_svg
 from kdaprof.runs.cells import CellKey, make_shape
 from kdaprof.runs.codec import dumps
 from kdaprof.runs.facts import Reason
+from kdaprof.runs.record import CellError, CellRecord
 
 MS = scenes.MS
 FIXED, SLOPE = 12.0 * MS, 3.0 * MS
+NO_ROOM = CellError(type="OutOfMemoryError", text="CUDA out of memory")
 
 
 def points(works: tuple[int, ...], noise: float = 0.0, seed: int = 0, **changes: Any) -> list[Point]:
@@ -111,6 +113,22 @@ def test_the_document_meets_its_schema_and_the_text_says_the_turn() -> None:
     picture = sweep_svg(("B",), many, fits)
     assert picture.count("<circle") == 2 * len(many) + 1
     assert "http://www.w3.org/2000/svg" in picture
+
+
+def test_a_size_that_failed_is_named_with_its_reason() -> None:
+    many = points((1, 2, 4, 8))
+    lost = [
+        CellRecord(key=replace(p.key, shape=make_shape("step", (16 * p.work, 512, 4))), status="failed", error=NO_ROOM)
+        for p in many[:2]
+    ]
+    record = scenes.run_record([*(CellRecord(key=p.key, status="ok") for p in many), *lost])
+    assert not_measured(record) == tuple(lost)
+    text = sweep_markdown(("B",), many, fits_of("run", many), turns_of(many), not_measured(record))
+    assert "- fused eager, B = 16, 32: failed, OutOfMemoryError: CUDA out of memory\n" in text
+    document = json.loads(dumps(sweep_document(record, ("B",), many, (), ())))
+    schema = json.loads(resources.files("kdaprof.runs").joinpath("schemas/sweep-1.json").read_bytes())
+    jsonschema.Draft202012Validator(schema).validate(document)
+    assert [(one["cell"], one["status"]) for one in document["missing"]] == [(cell.id, "failed") for cell in lost]
 
 
 def test_half_the_iterations_come_out_as_a_number() -> None:
