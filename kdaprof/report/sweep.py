@@ -99,7 +99,10 @@ def _sizes(key: CellKey, over: Sequence[str]) -> str:
 
 def why(cell: CellRecord) -> str:
     """Why a step was not measured."""
-    return "not reached" if cell.error is None else f"{cell.error.type}: {cell.error.text}"
+    if cell.error is None:
+        return "not reached"
+    # As in a report: of what cannot run here the exception's type says nothing more.
+    return cell.error.text if cell.status == "unavailable" else f"{cell.error.type}: {cell.error.text}"
 
 
 def _missing(cells: Sequence[CellRecord], over: Sequence[str]) -> list[str]:

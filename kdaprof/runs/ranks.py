@@ -49,9 +49,19 @@ def write_manifest(base: Path, manifest: RankManifest) -> None:
 def rank_folders(base: Path) -> list[Path]:
     """The runs of all ranks under `base`, in order; [] when it holds none.
 
-    Errors: BadFileError that names ranks which are missing, and those beyond the manifest's count.
+    A folder of another name (`rank00001-old`) is none of them. Errors: BadFileError that names ranks which are
+    missing, there twice (`rank1` beside `rank00001`), and those beyond the manifest's count.
     """
-    found = {int(part.parent.name.removeprefix("rank")): part.parent for part in base.glob(f"rank[0-9]*/{RUN_FILE}")}
+    found: dict[int, Path] = {}
+    for folder in sorted(part.parent for part in base.glob(f"rank[0-9]*/{RUN_FILE}")):
+        number = folder.name.removeprefix("rank")
+        if not number.isdecimal():
+            continue
+        first = found.setdefault(int(number), folder)
+        if first != folder:
+            raise BadFileError(
+                f"{base}: rank {int(number)} twice, {first.name} and {folder.name}; take one of them away"
+            )
     manifest = base / MANIFEST_FILE
     if not manifest.exists():
         return [found[rank] for rank in sorted(found)]

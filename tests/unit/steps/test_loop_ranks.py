@@ -100,6 +100,21 @@ def test_a_missing_rank_and_one_too_many_are_named(job: Path) -> None:
         extra.rmdir()
 
 
+def test_a_rank_that_is_there_twice_is_named_and_a_folder_put_aside_is_none(job: Path) -> None:
+    for name in ("rank00001-old", "rank1"):
+        (job / name).mkdir()
+        (job / name / "run.json").write_text("{}")
+    try:
+        with pytest.raises(BadFileError, match="rank 1 twice, rank00001 and rank1"):
+            rank_folders(job)
+        (job / "rank1" / "run.json").unlink()
+        assert rank_folders(job) == [job / "rank00000", job / "rank00001"]
+    finally:
+        for name in ("rank00001-old", "rank1"):
+            (job / name / "run.json").unlink(missing_ok=True)
+            (job / name).rmdir()
+
+
 def test_the_rank_comes_from_torchrun() -> None:
     assert rank_of({}) is None
     assert rank_of({"RANK": "3", "WORLD_SIZE": "8"}) == Rank(rank=3, world_size=8)
