@@ -27,3 +27,9 @@ class VerbParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """One line instead of the whole usage."""
         raise UsageError(f"{message}; see `{self.prog} --help`")
+
+
+def check_wait(seconds: float) -> None:
+    """`--wait S` of the verbs that lock a card. Errors: UsageError, for what is no number of seconds, too."""
+    if not 0 <= seconds <= 86400:
+        raise UsageError(f"--wait {seconds:g}: between 0 and 86400 seconds")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from kdaprof.cli.parser import VerbParser
+from kdaprof.cli.parser import VerbParser, check_wait
 from kdaprof.cli.probe_library import EXAMPLES as LIBRARY_EXAMPLES
 from kdaprof.cli.probe_library import FLAGS as LIBRARY_FLAGS
 from kdaprof.cli.probe_library import library_request
@@ -138,8 +138,7 @@ def _request(args: argparse.Namespace, argv: tuple[str, ...]) -> Request | StepR
         raise UsageError(f"--cell-seconds {args.cell_seconds:g}: more than 0 and at most 86400 seconds")
     if args.cold_limit is not None and not 0 < args.cold_limit <= 86400:
         raise UsageError(f"--cold-limit {args.cold_limit:g}: more than 0 and at most 86400 seconds")
-    if not 0 <= args.wait <= 86400:
-        raise UsageError(f"--wait {args.wait:g}: between 0 and 86400 seconds")
+    check_wait(args.wait)
     if args.path is not None and args.paths is not None:
         raise UsageError("--path and --paths: give one of them")
     if args.path is not None and "," in args.path:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from kdaprof.cli.parser import VerbParser
+from kdaprof.cli.parser import VerbParser, check_wait
 from kdaprof.cli.standing import add_store_flag, store_of
 from kdaprof.cli.stopping import stoppable
 from kdaprof.errors import UsageError
@@ -65,6 +65,7 @@ def run(argv: Sequence[str]) -> int:
     """Measure the sweep, write and show its lines; returns the exit code."""
     args = build_parser().parse_args(argv)
     over = swept(args.over)
+    check_wait(args.wait)
     request = _request(args, over, tuple(argv))
     store = None if args.store is None else store_of(args)
     from kdaprof.cli.sweep_run import sweep_and_report

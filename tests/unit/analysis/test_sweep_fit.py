@@ -14,7 +14,7 @@ import scenes
 
 from kdaprof.analysis.step.fit import Point, fits_of, turns_of
 from kdaprof.cli.main import main
-from kdaprof.cli.sweep import swept
+from kdaprof.cli.sweep import run, swept
 from kdaprof.errors import UsageError
 from kdaprof.report.sweep import not_measured, sweep_document, sweep_markdown, sweep_svg
 from kdaprof.runs.cells import CellKey, make_shape
@@ -167,3 +167,9 @@ def test_a_sweep_takes_one_context() -> None:
 def test_what_cannot_be_swept_is_said(flags: list[str], says: str) -> None:
     with pytest.raises(UsageError, match=says):
         swept(flags)
+
+
+@pytest.mark.parametrize("wait", ["nan", "inf", "-1"])
+def test_a_wait_that_never_ends_is_refused(wait: str) -> None:
+    with pytest.raises(UsageError, match=r"--wait .*: between 0 and 86400 seconds"):
+        run(["--over", "batch=1,2", "--path", "tensor", "--wait", wait])
