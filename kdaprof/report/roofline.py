@@ -14,7 +14,7 @@ from kdaprof.analysis.roofline_measured import Stood, beaten
 from kdaprof.report.tables import DASH
 from kdaprof.runs.cells import CellKey
 from kdaprof.runs.facts import Fact, Reason
-from kdaprof.runs.units import format_bytes, format_fraction, format_ns, format_number, format_value
+from kdaprof.runs.units import format_bytes, format_flop, format_fraction, format_ns, format_number, format_value
 
 _SAYS = {
     COMPULSORY: "compulsory: inputs and outputs once, what the op must move",
@@ -64,7 +64,7 @@ def _rows(stood: Sequence[Stood]) -> Table:
         row, basis = one.row, one.row.basis
         table.add_row(
             basis.phase if basis.path == FIELD else f"{basis.path} {basis.phase}",
-            f"{format_number(basis.flops / 1e9)} G",
+            format_flop(basis.flops),
             DASH if basis.bytes is None else format_bytes(basis.bytes),
             DASH if basis.intensity is None else format_number(basis.intensity),
             _ns(row.floor),
@@ -114,7 +114,10 @@ def _missing(stood: Sequence[Stood]) -> list[str]:
 
 def _chain(roofline: Roofline) -> str:
     serial = roofline.serial
-    text = f"Serial chain: {serial.chain.programs} programs, each {serial.chain.steps} dependent chunks"
+    programs = f"{serial.chain.programs} program{'' if serial.chain.programs == 1 else 's'}"
+    text = (
+        f"Serial chain: {programs}, each {serial.chain.steps} dependent chunk{'' if serial.chain.steps == 1 else 's'}"
+    )
     if serial.sms is None or serial.busy_share is None:
         return f"{text}; the number of multiprocessors is not known (--sms N)"
     waves = f"{serial.waves} on the fullest" if serial.waves and serial.waves > 1 else "at most one on each"

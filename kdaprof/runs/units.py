@@ -41,6 +41,11 @@ def format_bytes(value: float) -> str:
     return _scaled(value, tuple((scale, f"{prefix}B") for scale, prefix in _DECIMAL))
 
 
+def format_flop(value: float) -> str:
+    """Operations in powers of 1000, for a column that names them: `2.15 G`, `139 k`."""
+    return _scaled(value, tuple((scale, prefix) for scale, prefix in _DECIMAL)).rstrip()
+
+
 def format_fraction(value: float) -> str:
     """A fraction of 1 as per cent, `81 %`; more digits where the whole number would say 0, 100 or too little."""
     if not math.isfinite(value):

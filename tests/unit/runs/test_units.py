@@ -9,6 +9,7 @@ import pytest
 from kdaprof.runs.units import (
     format_bytes,
     format_error,
+    format_flop,
     format_fraction,
     format_ns,
     format_number,
@@ -56,6 +57,16 @@ def test_times_in_one_unit_line_up() -> None:
 )
 def test_fractions_never_round_to_the_whole_or_to_nothing(value: float, text: str) -> None:
     assert format_fraction(value) == text
+
+
+def test_operations_read_in_powers_of_a_thousand() -> None:
+    assert [format_flop(v) for v in (0, 512, 139_264, 2_154_823_680, 171.8e9)] == [
+        "0",
+        "512",
+        "139 k",
+        "2.15 G",
+        "172 G",
+    ]
 
 
 def test_bytes_count_in_thousands() -> None:
