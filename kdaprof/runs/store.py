@@ -78,25 +78,31 @@ def timeline_name(key: CellKey, kind: str) -> str:
     return f"timeline-{key.slug}-{kind}.parquet"
 
 
-def open_target(path: Path, *, force: bool = False) -> RunWriter:
+FLAGS, ARGUMENTS = ("--out ", "add --force"), ("out=", "pass force=True")
+"""How an error names what its reader gave: on a command line, or to a function."""
+
+
+def open_target(path: Path, *, force: bool = False, spoken: tuple[str, str] = FLAGS) -> RunWriter:
     """A writer on `path`, checked before anything is measured: empty, or `force` takes away the run that is there.
 
     Errors: those of `check_target`.
     """
-    check_target(path, force=force)
+    check_target(path, force=force, spoken=spoken)
     _clear(path)
     return RunWriter(path)
 
 
-def check_target(path: Path, *, force: bool = False) -> None:
+def check_target(path: Path, *, force: bool = False, spoken: tuple[str, str] = FLAGS) -> None:
     """Make the folder `path` and see that it can be used: empty (or `force`), writable, with room; take nothing away.
 
-    Errors: UsageError when it holds files already; TargetError when it cannot be written or the disk is full.
+    Errors: UsageError when it holds files already; TargetError when it cannot be written or the disk is full. They
+    speak of flags or of arguments: `spoken`.
     """
+    out = f"{spoken[0]}{path}"
     if path.exists() and not path.is_dir():
-        raise UsageError(f"--out {path}: exists and is not a directory; choose another")
+        raise UsageError(f"{out}: exists and is not a directory; choose another")
     if path.is_dir() and any(path.iterdir()) and not force:
-        raise UsageError(f"--out {path}: not empty; choose another or add --force")
+        raise UsageError(f"{out}: not empty; choose another or {spoken[1]}")
     try:
         path.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path, prefix=".probe-") as trial:
@@ -105,11 +111,11 @@ def check_target(path: Path, *, force: bool = False) -> None:
             os.fsync(trial.fileno())
         room = os.statvfs(path)
     except OSError as error:
-        raise TargetError(f"--out {path}: cannot write there ({error.strerror or error}); choose another") from error
+        raise TargetError(f"{out}: cannot write there ({error.strerror or error}); choose another") from error
     free = room.f_bavail * room.f_frsize
     if free < _NEEDED_BYTES:
         raise TargetError(
-            f"--out {path}: {free >> 20} MiB free, a run needs {_NEEDED_BYTES >> 20}; free space or choose another"
+            f"{out}: {free >> 20} MiB free, a run needs {_NEEDED_BYTES >> 20}; free space or choose another"
         )
 
 

@@ -28,7 +28,7 @@ from kdaprof.runs.history import record_run
 from kdaprof.runs.ids import new_run_id
 from kdaprof.runs.place import find_store
 from kdaprof.runs.ranks import RankManifest, rank_of, write_manifest
-from kdaprof.runs.store import RunWriter, open_target
+from kdaprof.runs.store import ARGUMENTS, RunWriter, open_target
 
 FLUSH_NS = 30_000_000_000
 """A kill loses at most the steps of the last half minute."""
@@ -99,7 +99,7 @@ class StepProfiler:
             trains=trains,
             anonymous=anonymous,
         )
-        writer = open_target(self.path, force=force)
+        writer = open_target(self.path, force=force, spoken=ARGUMENTS)
         if rank is not None and rank.rank == 0:
             write_manifest(base, RankManifest(world_size=rank.world_size))
         self._lab = lab or open_loop_lab(device)

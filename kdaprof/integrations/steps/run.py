@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import index
 from pathlib import Path
 
 from kdaprof import __version__
@@ -203,8 +204,11 @@ class LoopRun:
 
 
 def shape_axes(shape: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
-    """A shape as a cell holds it, in the order given."""
-    return tuple((str(axis), int(size)) for axis, size in shape.items())
+    """A shape as a cell holds it, in the order given. Errors: UsageError for a size that is no whole number."""
+    try:
+        return tuple((str(axis), index(size)) for axis, size in shape.items())
+    except TypeError as error:  # rounded, it would name another shape
+        raise UsageError(f"shape={dict(shape)}: sizes are whole numbers, for example shape={{'B': 8}}") from error
 
 
 def window_steps(steps: Sequence[StepSpans]) -> str:

@@ -405,6 +405,8 @@ def test_faults_before_the_loop(tmp_path: Path) -> None:
         StepProfiler(tmp_path / "run", shape={}, environ={})
     for wrong, says in (
         ({"shape": {"B": -1}}, "shape has B=-1"),
+        ({"shape": {"B": 2.5}}, "sizes are whole numbers"),
+        ({"shape": {"B": "8"}}, "sizes are whole numbers"),
         ({"shape": {"B/T": 1}}, "shape has B/T=1"),
         ({"dtype": "bf16"}, "dtype 'bf16' is unknown"),
         ({"path": "a/b"}, "path 'a/b': one word"),
@@ -416,7 +418,7 @@ def test_faults_before_the_loop(tmp_path: Path) -> None:
         StepProfiler(shape={"B": 1}, environ={"RANK": "0", "WORLD_SIZE": "2"})
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "notes.txt").write_text("mine")
-    with pytest.raises(UsageError, match="not empty; choose another"):
+    with pytest.raises(UsageError, match=r"^out=.*: not empty; choose another or pass force=True"):
         profiler(tmp_path / "full")
     assert [path.name for path in (tmp_path / "full").iterdir()] == ["notes.txt"]
 
