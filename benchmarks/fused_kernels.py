@@ -22,48 +22,30 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from kdaprof.kda.fused.config import KernelConfig, block, channel_warps, choose, pad
+from kdaprof.kda.fused.config import KernelConfig, choose
 
 SHORT = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
 
 
 def specs(
-    config: KernelConfig, k: int, v: int, dtype: str, precision: str
+    config: KernelConfig, k: int, v: int, dtype: str, precision: str, home: bool | None = None
 ) -> list[tuple[Any, dict[str, Any], int, int]]:
-    """(kernel, constants, warps, stages) of one forward and backward."""
-    from kdaprof.kda.fused.kernels import pairs, prepare, recur, state  # noqa: PLC0415
-    from kdaprof.kda.fused.plan import gradient_record_elements, record_elements  # noqa: PLC0415
+    """(kernel, constants, warps, stages) of one forward and backward without states in or out; `home`: see `common`."""
+    import torch  # noqa: PLC0415
 
-    spare = dtype != "float32"
-    sizes = {"K": k, "KP": pad(k), "V": v}
-    record = {"RECORD": record_elements(k, v)}
-    grad = {"GRECORD": gradient_record_elements(k, v, spare)}
-    dots = {"PRECISION": precision}
-    no_states = {"HAS_H0": False, "HAS_HT": False, "h0": None, "ht": None}
-    no_grads = {"HAS_H0": False, "HAS_DHT": False, "h0": None, "dht": None, "dh0": None}
-    c = config
-    return [
-        (prepare.kdaprof_kda_fwd_prepare, {**sizes, **record, **dots, "VP": pad(v)}, channel_warps(k), 1),
-        (
-            recur.kdaprof_kda_fwd_recur,
-            {**sizes, **record, **dots, **no_states, "BV": block(v, c.recur_bv), "STAGES": c.recur_stages},
-            c.recur_warps,
-            c.recur_stages,
-        ),
-        (
-            recur.kdaprof_kda_bwd_recur,
-            {**sizes, **record, **grad, **dots, **no_grads, "BV": block(v, c.back_bv), "STAGES": c.back_stages},
-            c.back_warps,
-            c.back_stages,
-        ),
-        (
-            state.kdaprof_kda_bwd_state,
-            {**sizes, **grad, **dots, "SPARE": spare, "BV": block(v, c.state_bv), "STAGES": c.state_stages},
-            c.state_warps,
-            c.state_stages,
-        ),
-        (pairs.kdaprof_kda_bwd_pairs, {**sizes, **grad, "SPARE": spare}, channel_warps(k), 1),
-    ]
+    from kdaprof.kda.fused.plan import at_home, backward_plan, forward_plan  # noqa: PLC0415
+
+    dtypes = (*(getattr(torch, dtype),) * 5, None)
+    home = at_home(dtypes, k, v, 32) if home is None else home
+    cpu = torch.device("cpu")
+    forward = forward_plan(config, cpu, dtypes, k, v, False, precision)
+    backward = backward_plan(config, cpu, dtypes, k, v, False, home, precision)
+    found = []
+    for stage in (forward.prepare, forward.recur, backward.recur, backward.state, backward.pairs):
+        kernel, options = stage._kernel, stage._options
+        absent = {name: None for name in ("h0", "ht", "dht", "dh0") if name in kernel.arg_names}
+        found.append((kernel, {**stage._constants, **absent}, options["num_warps"], options["num_stages"]))
+    return found
 
 
 def resources(
@@ -149,28 +131,31 @@ def variants(base: KernelConfig) -> list[KernelConfig]:
     """What `scan` tries: every kernel's knobs, the others held at the table's values."""
     found = [replace(base, prepare_registers=r) for r in (None, 168, 128)]
     found += [
-        replace(base, recur_bv=bv, recur_warps=w, recur_stages=s, back_bv=bv, back_warps=w, back_stages=s)
-        for bv, w, s in ((16, 1, 2), (16, 1, 3), (64, 4, 2), (64, 4, 3))
+        replace(base, whole_warps=w, whole_stages=s, recur_warps=min(w, 2), recur_stages=s)
+        for w, s in ((2, 2), (4, 1), (4, 2), (4, 3), (8, 2), (8, 3))
+    ]
+    found += [
+        replace(base, back_bv=bv, back_warps=w, back_stages=s)
+        for bv, w, s in ((16, 1, 2), (16, 1, 3), (16, 2, 3), (32, 2, 2), (32, 2, 3), (64, 4, 2), (64, 4, 3), (64, 8, 2))
     ]
     found += [
         replace(base, state_bv=bv, state_warps=w, state_stages=s, state_registers=r)
-        for bv, w, r in (
-            (16, 2, None), (16, 4, None), (16, 4, 128), (32, 4, None), (32, 4, 168), (32, 4, 128), (64, 4, None),
-            (32, 8, None), (64, 8, None), (64, 8, 128),
+        for bv, w, s, r in (
+            (16, 4, 2, None), (16, 4, 3, None), (16, 4, 4, None), (16, 4, 3, 168), (32, 4, 2, None), (32, 4, 2, 168),
+            (32, 8, 2, None),
         )
-        for s in (1, 2)
     ]  # fmt: skip
-    found += [replace(base, pairs_registers=r) for r in (None, 168, 128)]
+    found += [replace(base, pairs_registers=r) for r in (None, 168)]
     return list(dict.fromkeys(found))
 
 
 def force(config: KernelConfig) -> None:
     """Make the launcher take `config`."""
-    from kdaprof.kda.fused import plan  # noqa: PLC0415
+    from kdaprof.kda.fused import entries  # noqa: PLC0415
 
-    plan.config_for = lambda *_: config
-    plan.forward_plan.cache_clear()
-    plan.backward_plan.cache_clear()
+    entries.candidates = lambda *_: (config,)
+    entries.choose_forward.cache_clear()
+    entries.choose_backward.cache_clear()
 
 
 def warm(job: tuple[KernelConfig, tuple[int, ...], str, str]) -> str | None:

@@ -93,58 +93,48 @@ def work(path: str, phase: str, size: OpSize, dtype: str, *, precision: str = "t
     )
 
 
-def _record(size: OpSize) -> dict[str, tuple[int, ...]]:
-    """What one chunk's record of the fused kernels holds, float32 (`fused/kernels/common.py`)."""
-    C, K, V = size.C, size.K, size.V
-    return {
-        "W": (C, K), "scale q exp G": (C, K), "k exp(G_C − G)": (C, K), "U": (C, V), "P": (C, C), "A": (C, C),
-        "exp G_C": (K,),
+def _records(size: OpSize, *, reads: dict[str, int], writes: int) -> tuple[Tensor, ...]:
+    """The fused path's records, float32, one a chunk; `reads` says how often each is read."""
+    C, K = size.C, size.K
+    shapes = {
+        "W": (C, K), "scale q exp G": (C, K), "k exp(G_C − G)": (C, K), "P": (C, C), "A": (C, C), "exp G_C": (K,),
+        "beta, float32": (C,),
     }  # fmt: skip
-
-
-def _gradient_record(size: OpSize) -> dict[str, tuple[int, ...]]:
-    """What one chunk's gradient record holds, float32; for half-precision inputs `_through_state` lies there too."""
-    C, K, V = size.C, size.K, size.V
-    return {
-        "S": (K, V), "dS": (K, V), "V'": (C, V), "X": (C, V), "dP": (C, C), "dL": (C, C),
-        "Σ S dS over V": (K,), "Σ X v over V": (C,),
-    }  # fmt: skip
+    return tuple(
+        Tensor(name, (size.chunks, *shape), "float32", reads=reads.get(name, 1), writes=writes)
+        for name, shape in shapes.items()
+    )
 
 
 def _fused_forward(size: OpSize, dtype: str) -> tuple[Tensor, ...]:
-    # The preparation writes the records, the recurrence reads them. A is for the backward, and written all the same.
-    return compulsory("fwd", size, dtype) + tuple(
-        Tensor(name, (size.chunks, *shape), "float32", reads=0 if name == "A" else 1, writes=1)
-        for name, shape in _record(size).items()
-    )
+    return compulsory("fwd", size, dtype) + _records(size, reads={}, writes=1)
 
 
 def _fused_backward(size: OpSize, dtype: str) -> tuple[Tensor, ...]:
-    # Three kernels. Both recurrences in one launch: the forward's records and dO → the states' half of the gradient
-    # records. The products with the states: those, v, beta and dO → dv, the other half, and what dq, dk and dbeta get
-    # through the state. The pairs: q, k, g, beta, that half and those three → dq, dk, dg, dbeta.
-    twice = ("W", "k exp(G_C − G)", "exp G_C")  # read in both directions
+    # Three kernels, from the records that the forward kept: both recurrences in one launch, products with the states,
+    # pairs. v and dO are read by the first two; the sums through the state wait in dq, dk, dg (float32) for the last.
+    C, K, V = size.C, size.K, size.V
     again = tuple(
         Tensor(f"{t.name}, again", t.shape, t.dtype, reads=1)
         for t in compulsory("bwd", size, dtype)
-        if t.name in ("beta", "do")
+        if t.reads and t.name in ("v", "do")
     )
-    through_state = tuple(
-        Tensor(f"{name}, through the state", (size.B, size.T, size.H, size.K), "float32", reads=1, writes=1)
-        for name in ("dq", "dk", "k's erase")
-    )
+    twice = {"W": 2, "k exp(G_C − G)": 2, "exp G_C": 2}
+    sums = {"through S, q": (C, K), "through S, k": (C, K), "through S, y": (C, K), "dP": (C, C), "dL": (C, C)}
+    if dtype == "float32" and K == V <= 4 * C and size.T % (2 * C) == 0:
+        # States of every second chunk alone; what lies between is made again.
+        records = _records(size, reads={"scale q exp G": 2, "P": 2, "A": 2, **dict.fromkeys(twice, 3)}, writes=0)
+        kept = tuple(Tensor(n, (size.chunks // 2, K, V), "float32", reads=1, writes=1) for n in ("S", "dS"))
+    else:
+        records = _records(size, reads={"A": 2, **twice}, writes=0)
+        shapes = {"S": (K, V), "dS": (K, V), "V'": (C, V), "X": (C, V)}
+        kept = tuple(Tensor(n, (size.chunks, *s), "float32", reads=1, writes=1) for n, s in shapes.items())
     return (
         *compulsory("bwd", size, dtype),
         *again,
-        *(
-            Tensor(name, (size.chunks, *shape), "float32", reads=2 if name in twice else 1)
-            for name, shape in _record(size).items()
-        ),
-        *(
-            Tensor(name, (size.chunks, *shape), "float32", reads=1, writes=1)
-            for name, shape in _gradient_record(size).items()
-        ),
-        *through_state,
+        *records,
+        *kept,
+        *(Tensor(n, (size.chunks, *s), "float32", reads=1, writes=1) for n, s in sums.items()),
     )
 
 

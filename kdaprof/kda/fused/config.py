@@ -16,6 +16,8 @@ class KernelConfig:
     recur_bv: int
     recur_warps: int
     recur_stages: int
+    whole_warps: int
+    whole_stages: int
     back_bv: int
     back_warps: int
     back_stages: int
@@ -23,6 +25,9 @@ class KernelConfig:
     state_warps: int
     state_stages: int
     state_registers: int | None
+    kept_bv: int
+    kept_warps: int
+    kept_stages: int
     pairs_registers: int | None
 
 
@@ -34,21 +39,26 @@ _MIDDLE = KernelConfig(
     recur_bv=16,
     recur_warps=1,
     recur_stages=2,
+    whole_warps=2,
+    whole_stages=2,
     back_bv=16,
     back_warps=1,
     back_stages=2,
     state_bv=16,
-    state_warps=2,
+    state_warps=4,
     state_stages=2,
     state_registers=None,
+    kept_bv=16,
+    kept_warps=2,
+    kept_stages=2,
     pairs_registers=None,
 )
-_WIDE = replace(_MIDDLE, recur_warps=2, back_warps=2, state_warps=4)
+_WIDE = replace(_MIDDLE, recur_warps=2, back_warps=2, kept_warps=4)
 SAFE = {16: _MIDDLE, 32: _MIDDLE, 64: _MIDDLE, 128: _WIDE}
 
 # By (major, minor) of the compute capability; sizes that are missing take the safe entry.
 TABLE: dict[tuple[int, int], dict[int, KernelConfig]] = {
-    (9, 0): {64: replace(_MIDDLE, prepare_registers=168, recur_stages=3)},
+    (9, 0): {64: replace(_MIDDLE, prepare_registers=168, whole_warps=4, whole_stages=3, state_stages=3)},
 }
 
 
@@ -70,8 +80,13 @@ def block(size: int, widest: int) -> int:
     return width
 
 
-def choose(capability: tuple[int, int] | None, k_dim: int, v_dim: int) -> KernelConfig:
-    """The table's entry for a card (None: the interpreter), else the safe one."""
+def candidates(capability: tuple[int, int] | None, k_dim: int, v_dim: int) -> tuple[KernelConfig, ...]:
+    """The entries to try on a card, the best first and the safe one last; None is the interpreter."""
     size = pad(max(k_dim, v_dim))
     entries = {} if capability is None else TABLE.get(capability, {})
-    return entries.get(size, SAFE[size])
+    return tuple(dict.fromkeys((entries.get(size, SAFE[size]), SAFE[size])))
+
+
+def choose(capability: tuple[int, int] | None, k_dim: int, v_dim: int) -> KernelConfig:
+    """The first of `candidates`."""
+    return candidates(capability, k_dim, v_dim)[0]

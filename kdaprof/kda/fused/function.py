@@ -21,7 +21,7 @@ def check_precision(precision: str) -> None:
 
 
 class FusedKda(torch.autograd.Function):
-    """Saves its inputs and the forward's records; the backward recomputes the states."""
+    """Saves its inputs and the forward's records; the backward makes the states again."""
 
     @staticmethod
     def forward(
@@ -33,7 +33,9 @@ class FusedKda(torch.autograd.Function):
 
         q, k, v, g, beta = q.contiguous(), k.contiguous(), v.contiguous(), g.contiguous(), beta.contiguous()
         h0 = None if h0 is None else h0.contiguous()
-        o, ht, rec = launch.forward(q, k, v, g, beta, h0, scale, final_state, precision)
+        o, ht, rec = launch.forward(
+            q, k, v, g, beta, h0, scale, final_state, precision, True in ctx.needs_input_grad
+        )  # fmt: skip
         ctx.save_for_backward(q, k, v, g, beta, h0, rec)
         ctx.scale, ctx.precision = scale, precision
         ctx.set_materialize_grads(False)

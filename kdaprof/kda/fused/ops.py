@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from kdaprof.kda.fused.function import check_precision
-from kdaprof.kda.fused.support import CHUNK
+from kdaprof.kda.fused.sizes import chunks_of, in_place, record_elements
 
 
 def _nothing(like: Tensor) -> Tensor:
@@ -44,9 +44,8 @@ def _(
     v_dim = v.shape[3]
     o = v.new_empty((batch, time, heads, v_dim))
     ht = q.new_empty((batch, heads, k_dim, v_dim) if output_final_state else (0,), dtype=torch.float32)
-    chunks = (time + CHUNK - 1) // CHUNK
-    record = 3 * CHUNK * k_dim + CHUNK * v_dim + 2 * CHUNK * CHUNK + k_dim  # plan.record_elements
-    return o, ht, q.new_empty(batch * heads * chunks * record, dtype=torch.float32)
+    record = record_elements(k_dim, v_dim, in_place((q.dtype, k.dtype, v.dtype, g.dtype), k_dim, v_dim))
+    return o, ht, q.new_empty(batch * heads * chunks_of(time) * record, dtype=torch.float32)
 
 
 @torch.library.custom_op("kdaprof::kda_bwd", mutates_args=())

@@ -13,9 +13,12 @@ from typing import Any
 
 import torch
 
-from kdaprof.kda.fused.config import KernelConfig, block, channel_warps, choose, pad
-from kdaprof.kda.fused.kernels import pairs, prepare, recur, state
+from kdaprof.kda.fused.config import KernelConfig, block, channel_warps, pad
+from kdaprof.kda.fused.kernels import kept, pairs, prepare, recur, state
+from kdaprof.kda.fused.sizes import GROUP, gradient_elements, in_place, pairs_elements, record_elements
 from kdaprof.kda.fused.support import CHUNK
+
+Dtypes = tuple[torch.dtype | None, ...]
 
 
 class Stage:
@@ -38,6 +41,13 @@ class Stage:
         if aligned:
             self._compiled = compiled
 
+    def compile(self, *arguments: Any) -> None:
+        """Compile and load for aligned pointers without a launch; a torch dtype in `arguments` stands for a tensor."""
+        if self._compiled is None:
+            compiled = self._kernel.warmup(*arguments, grid=(1,), **self._constants, **self._options)
+            compiled[(1, 1, 1)]  # loads the module and builds the launcher; launches nothing
+            self._compiled = compiled
+
 
 @dataclass(frozen=True, slots=True)
 class ForwardPlan:
@@ -55,106 +65,106 @@ class BackwardPlan:
 
     record: int
     blocks: int
+    home: bool
     recur: Stage
     state: Stage
     pairs: Stage
 
 
-def record_elements(k_dim: int, v_dim: int) -> int:
-    """Float32 elements of one chunk's record (layout: `kernels/common.py`)."""
-    return 3 * CHUNK * k_dim + CHUNK * v_dim + 2 * CHUNK * CHUNK + k_dim
+def at_home(dtypes: Dtypes, k_dim: int, v_dim: int, time: int) -> bool:
+    """Whether a group's states are kept where its gradients will be, and fit there (`kernels/common.py`)."""
+    return in_place(dtypes, k_dim, v_dim) and time % GROUP == 0
 
 
-def gradient_record_elements(k_dim: int, v_dim: int, spare: bool) -> int:
-    """Float32 elements of one chunk's gradient record; `spare` unless q, k and g are float32."""
-    kept = 2 * k_dim * v_dim + 2 * CHUNK * v_dim + 2 * CHUNK * CHUNK + k_dim + CHUNK
-    return kept + (3 * CHUNK * k_dim if spare else 0)
-
-
-def config_for(device: torch.device, k_dim: int, v_dim: int) -> KernelConfig:
-    """The table's entry for a device; the safe one in the interpreter."""
-    capability = torch.cuda.get_device_capability(device) if device.type == "cuda" else None
-    return choose(capability, k_dim, v_dim)
-
-
-def _dots(dtype: torch.dtype, precision: str) -> str:
-    """bf16 and fp16 inputs carry no more bits than tf32, so their dots need none of tf32x3's passes."""
-    return precision if dtype is torch.float32 or precision == "ieee" else "tf32"
-
-
-Dtypes = tuple[torch.dtype | None, ...]
+def dots(dtypes: Dtypes, precision: str) -> str:
+    """The kernels' PRECISION. Half-precision q, k and v carry no more bits than tf32: none of tf32x3's passes."""
+    half = torch.float32 not in dtypes[:3]
+    return "tf32" if half and precision != "ieee" else precision
 
 
 @lru_cache(maxsize=256)
 def forward_plan(
-    device: torch.device, dtypes: Dtypes, k_dim: int, v_dim: int, final_state: bool, precision: str
-) -> ForwardPlan:
-    """The plan for inputs of `dtypes` (q, k, v, g, beta, initial state or None)."""
-    config = config_for(device, k_dim, v_dim)
-    record = record_elements(k_dim, v_dim)
-    bv = block(v_dim, config.recur_bv)
+    config: KernelConfig, device: torch.device, dtypes: Dtypes, k_dim: int, v_dim: int, final_state: bool,
+    precision: str,
+) -> ForwardPlan:  # fmt: skip
+    """The plan for inputs of `dtypes` (q, k, v, g, beta, initial state or None) on `device`."""
+    whole = in_place(dtypes, k_dim, v_dim)
+    record = record_elements(k_dim, v_dim, whole)
+    bv = v_dim if whole else block(v_dim, config.recur_bv)
+    warps, stages = (
+        (config.whole_warps, config.whole_stages) if whole else (config.recur_warps, config.recur_stages)
+    )  # fmt: skip
     shared = {
-        "K": k_dim, "KP": pad(k_dim), "V": v_dim, "RECORD": record, "PRECISION": _dots(_coarsest(dtypes), precision),
+        "K": k_dim, "KP": pad(k_dim), "V": v_dim, "RECORD": record, "IN_PLACE": whole,
+        "PRECISION": dots(dtypes, precision),
     }  # fmt: skip
     return ForwardPlan(
         record,
         v_dim // bv,
         Stage(
             prepare.kdaprof_kda_fwd_prepare,
-            {**shared, "VP": pad(v_dim)},
+            shared,
             num_warps=channel_warps(k_dim), num_stages=1, maxnreg=config.prepare_registers,
         ),
         Stage(
             recur.kdaprof_kda_fwd_recur,
-            {
-                **shared, "BV": bv, "HAS_H0": dtypes[5] is not None, "HAS_HT": final_state,
-                "STAGES": config.recur_stages,
-            },
-            num_warps=config.recur_warps, num_stages=config.recur_stages,
+            {**shared, "BV": bv, "HAS_H0": dtypes[5] is not None, "HAS_HT": final_state, "STAGES": stages},
+            num_warps=warps, num_stages=stages,
         ),
     )  # fmt: skip
 
 
 @lru_cache(maxsize=256)
 def backward_plan(
-    device: torch.device, dtypes: Dtypes, k_dim: int, v_dim: int, has_dht: bool, precision: str
-) -> BackwardPlan:
-    """The plan for inputs of `dtypes` (q, k, v, g, beta, initial state or None)."""
-    config = config_for(device, k_dim, v_dim)
+    config: KernelConfig, device: torch.device, dtypes: Dtypes, k_dim: int, v_dim: int, has_dht: bool, home: bool,
+    precision: str,
+) -> BackwardPlan:  # fmt: skip
+    """The plan for inputs of `dtypes` (q, k, v, g, beta, initial state or None) on `device`; `home`: see `at_home`."""
     # Sums through the state wait in dq, dk and dg for the last stage; half precision would round them.
     spare = not all(dtypes[i] is torch.float32 for i in (0, 1, 3))
-    record = gradient_record_elements(k_dim, v_dim, spare)
+    part = pairs_elements(k_dim, spare)
+    record = gradient_elements(k_dim, v_dim, spare, home)
+    whole = in_place(dtypes, k_dim, v_dim)
     bv = block(v_dim, config.back_bv)
-    sizes = {"K": k_dim, "KP": pad(k_dim), "V": v_dim, "GRECORD": record}
-    dots = _dots(_coarsest(dtypes), precision)
-    return BackwardPlan(
-        record,
-        v_dim // bv,
-        Stage(
-            recur.kdaprof_kda_bwd_recur,
-            {
-                **sizes, "PRECISION": dots, "RECORD": record_elements(k_dim, v_dim), "BV": bv,
-                "HAS_H0": dtypes[5] is not None, "HAS_DHT": has_dht, "STAGES": config.back_stages,
-            },
-            num_warps=config.back_warps, num_stages=config.back_stages,
-        ),
+    sizes = {"K": k_dim, "KP": pad(k_dim), "GRECORD": record}
+    states = {**sizes, "V": v_dim, "PRECISION": dots(dtypes, precision)}
+    values = 2 * CHUNK * k_dim if whole else 3 * CHUNK * k_dim + 2 * CHUNK * CHUNK  # where V' is in a record
+    saved = {"RECORD": record_elements(k_dim, v_dim, whole), "VALUES": values}
+    products = (
         Stage(
             state.kdaprof_kda_bwd_state,
             {
-                **sizes, "PRECISION": dots, "BV": block(v_dim, config.state_bv), "SPARE": spare,
-                "STAGES": config.state_stages,
+                "K": k_dim, "BV": block(v_dim, config.state_bv), "RECORD": saved["RECORD"], "GRECORD": record,
+                "PRECISION": dots(dtypes, precision), "STAGES": config.state_stages,
             },
             num_warps=config.state_warps, num_stages=config.state_stages, maxnreg=config.state_registers,
+        )
+        if home
+        else Stage(
+            kept.kdaprof_kda_bwd_kept,
+            {
+                **states, **saved, "PAIRS": part, "BV": block(v_dim, config.kept_bv), "SPARE": spare,
+                "STAGES": config.kept_stages,
+            },
+            num_warps=config.kept_warps, num_stages=config.kept_stages,
+        )
+    )  # fmt: skip
+    return BackwardPlan(
+        record,
+        v_dim // bv,
+        home,
+        Stage(
+            recur.kdaprof_kda_bwd_recur,
+            {
+                **states, **saved, "PAIRS": part, "HOME": home, "BV": bv, "HAS_H0": dtypes[5] is not None,
+                "HAS_DHT": has_dht, "STAGES": config.back_stages,
+            },
+            num_warps=config.back_warps, num_stages=config.back_stages,
         ),
+        products,
         Stage(
             pairs.kdaprof_kda_bwd_pairs,
             {**sizes, "SPARE": spare},
             num_warps=channel_warps(k_dim), num_stages=1, maxnreg=config.pairs_registers,
         ),
     )  # fmt: skip
-
-
-def _coarsest(dtypes: Dtypes) -> torch.dtype:
-    """float32 unless all of q, k and v are half precision: a mixed call keeps float32's products."""
-    q, k, v = dtypes[:3]
-    return torch.float32 if torch.float32 in (q, k, v) or q is None else q

@@ -126,10 +126,9 @@ def test_intensity_of_the_compulsory_bytes() -> None:
 
 def test_fused_traffic_is_the_compulsory_bytes_and_the_workspace_both_ways() -> None:
     forward = path_traffic("fused", "fwd", PRODUCTION, "float32")
-    workspace = 3840 * (4 * 16 * 64 + 16 * 16 + 64) * 4
-    inverse = 3840 * 16 * 16 * 4  # which only the backward reads
-    assert round(workspace / 1e6) == 68
-    assert forward.bytes == 78_888_960 + 2 * workspace + inverse
+    workspace = 3840 * (3 * 16 * 64 + 2 * 16 * 16 + 64 + 16) * 4
+    assert round(workspace / 1e6) == 56
+    assert forward.bytes == 78_888_960 + 2 * workspace
     both = path_traffic("fused", "fwdbwd", PRODUCTION, "float32")
     backward = path_traffic("fused", "bwd", PRODUCTION, "float32")
     assert forward.bytes is not None

@@ -16,7 +16,8 @@ from functools import partial as bind
 import torch
 from fused_oracle import NAMES, against_recurrence, error, inputs, recurrence, same_keys, strike
 
-from kdaprof.kda.fused import fused_kda, fused_kda_op
+from kdaprof.kda.fused import check, fused_kda, fused_kda_op, plan
+from kdaprof.kda.fused.config import SAFE
 
 against_reference = bind(against_recurrence, fused_kda)
 
@@ -96,6 +97,27 @@ def partial() -> dict[str, object]:
     return {"error": error(all_of_it, want), "second": second}
 
 
+def self_check() -> dict[str, object]:
+    """The check that a first call makes: it passes the kernels as they are, and fails them at a limit of nothing."""
+    device, said = torch.device("cpu"), []
+    for dtype, h0, home in (
+        (torch.float32, None, True),
+        (torch.float32, torch.float32, False),
+        (torch.bfloat16, None, False),
+    ):
+        kind = (device, (*(dtype,) * 5, h0), 16, 16)
+        state = h0 is not None
+        forward = plan.forward_plan(SAFE[16], *kind, state, "tf32x3")
+        backward = plan.backward_plan(SAFE[16], *kind, state, home, "tf32x3")
+        said.append(check.check_forward(forward, *kind, state, "tf32x3"))
+        said.append(check.check_backward(backward, forward, *kind, state, home, "tf32x3"))
+    passed = said == [None] * 6
+    limits, check.LIMITS = check.LIMITS, dict.fromkeys(check.LIMITS, 1e-12)
+    failed = check.check_backward(backward, forward, *kind, state, home, "tf32x3")
+    check.LIMITS = limits
+    return {"passed": passed, "failed": failed}
+
+
 def opcheck() -> dict[str, object]:
     made = inputs((1, 18, 1, 16, 32), -0.1, 0.0, torch.float32)
     args = [made[n].requires_grad_() for n in NAMES[:5]]
@@ -121,12 +143,16 @@ CASES = {
     "equal keys": lambda: against_reference((1, 20, 1, 16, 16), low=0.0, edit=same_keys),
     "bfloat16": lambda: against_reference((1, 20, 1, 32, 16), dtype=torch.bfloat16),
     "float16": lambda: against_reference((1, 20, 1, 32, 16), dtype=torch.float16),
+    "at home": lambda: against_reference((2, 64, 2, 16, 16), low=-1.0),
+    "padded": lambda: against_reference((1, 64, 1, 48, 48), states=False),
+    "whole, not at home": lambda: against_reference((1, 40, 2, 32, 32)),
     "operator": lambda: against_recurrence(fused_kda_op, (1, 20, 1, 16, 16)),
     "causality": later_tokens_change_nothing,
     "views": views,
     "empty": empty,
     "partial": partial,
     "opcheck": opcheck,
+    "self check": self_check,
 }
 
 

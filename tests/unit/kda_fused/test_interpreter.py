@@ -18,7 +18,7 @@ pytestmark = pytest.mark.interpreter
 LIMITS = {"float32": (1e-6, 1e-5), "bfloat16": (1e-2, 1e-2), "float16": (1e-2, 1e-2)}
 COMPARED = (
     "tail", "k wider", "v wider", "short", "one token", "wide", "no states", "strong", "range", "mixed", "equal keys",
-    "bfloat16", "float16", "operator",
+    "bfloat16", "float16", "at home", "padded", "whole, not at home", "operator",
 )  # fmt: skip
 
 
@@ -42,7 +42,7 @@ def test_agrees_with_the_float64_recurrence(results: dict[str, dict[str, Any]], 
     assert results[case]["finite"]
     assert all(errors[name] <= outputs for name in ("o", "ht") if name in errors), errors
     assert all(value <= gradients for name, value in errors.items() if name.startswith("d")), errors
-    assert len(errors) == (6 if case == "no states" else 8)
+    assert len(errors) == (6 if case in {"no states", "padded"} else 8)
 
 
 @pytest.mark.parametrize("case", COMPARED)
@@ -80,3 +80,8 @@ def test_a_second_derivative_is_refused(results: dict[str, dict[str, Any]]) -> N
 
 def test_operators_pass_torchs_own_check(results: dict[str, dict[str, Any]]) -> None:
     assert results["opcheck"]["passed"]
+
+
+def test_the_first_calls_check_tells_right_from_wrong(results: dict[str, dict[str, Any]]) -> None:
+    assert results["self check"]["passed"]
+    assert results["self check"]["failed"].startswith("wrong result: dq is ")

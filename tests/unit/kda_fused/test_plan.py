@@ -9,7 +9,8 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
 
-from kdaprof.kda.fused import ops, plan  # noqa: E402
+from kdaprof.kda.fused import ops, plan, run, sizes  # noqa: E402
+from kdaprof.kda.fused.config import candidates  # noqa: E402
 
 
 class Handle:
@@ -29,6 +30,12 @@ class Kernel:
         self.compiles = compiles
         self.launches: list[tuple[Any, ...]] = []
         self.handles: list[Handle] = []
+        self.warmed: list[tuple[Any, ...]] = []
+
+    def warmup(self, *arguments: Any, grid: tuple[int, ...], **named: Any) -> Handle:
+        self.warmed.append((grid, arguments, named))
+        self.handles.append(Handle())
+        return self.handles[-1]
 
     def __getitem__(self, grid: tuple[int, ...]) -> Any:
         def launch(*arguments: Any, **named: Any) -> Handle | None:
@@ -67,16 +74,61 @@ def test_the_interpreter_has_no_handle() -> None:
     assert len(kernel.launches) == 3
 
 
-@pytest.mark.parametrize(("k_dim", "v_dim"), [(64, 64), (48, 16), (128, 80)])
-def test_records_keep_every_part_at_a_16_byte_border(k_dim: int, v_dim: int) -> None:
-    for elements in (
-        plan.record_elements(k_dim, v_dim),
-        plan.gradient_record_elements(k_dim, v_dim, False),
-        plan.gradient_record_elements(k_dim, v_dim, True),
+def test_a_stage_compiled_ahead_launches_through_its_handle() -> None:
+    kernel = Kernel()
+    stage = plan.Stage(kernel, {"A": 1, "B": 2}, num_warps=1)
+    stage.compile(torch.float32, 3)
+    stage.compile(torch.float32, 3)
+    assert kernel.warmed == [((1,), (torch.float32, 3), {"A": 1, "B": 2, "num_warps": 1})]
+    stage(5, True, "x", 3)
+    assert kernel.launches == []
+    assert kernel.handles[0].launches == [((5, 1, 1), ("x", 3, 1, 2))]
+
+
+@pytest.mark.parametrize("k_dim", [16, 48, 64, 128])
+def test_records_begin_at_128_byte_borders(k_dim: int) -> None:
+    records = [sizes.record_elements(k_dim, 32, whole) for whole in (False, True)]
+    gradients = [sizes.gradient_elements(k_dim, 32, *flags) for flags in ((False, False), (True, False), (False, True))]
+    assert all(elements % 32 == 0 for elements in records + gradients)
+    assert records[1] >= 48 * k_dim + 512
+    assert records[0] >= records[1] + 16 * (k_dim + 32)
+    assert gradients[2] >= 512 + k_dim + 16
+    assert gradients[0] >= 512 + k_dim + 16 + 2 * k_dim * 32 + 16 * 32
+    assert gradients[1] >= gradients[0] + 48 * k_dim
+
+
+def test_x_fits_where_the_pairs_will_be() -> None:
+    for size in (16, 32, 64):
+        assert sizes.gradient_elements(size, size, False, True) >= 16 * size
+
+
+@pytest.mark.parametrize(("time", "chunks"), [(1, 2), (16, 2), (32, 2), (33, 4), (512, 32)])
+def test_chunks_come_in_pairs(time: int, chunks: int) -> None:
+    assert sizes.chunks_of(time) == chunks
+
+
+def test_states_stay_in_the_gradients_rows_only_where_they_fit() -> None:
+    full, half = (torch.float32,) * 5, (torch.float32, torch.float32, torch.bfloat16, torch.float32, torch.float32)
+    assert plan.at_home((*full, None), 64, 64, 512)
+    assert plan.at_home((*full, torch.bfloat16), 32, 32, 32)
+    for dtypes, k_dim, v_dim, time in (
+        (full, 64, 64, 48),
+        (full, 64, 32, 64),
+        (full, 48, 48, 64),
+        (full, 128, 128, 64),
+        (half, 64, 64, 64),
     ):
-        assert elements % 4 == 0
-    spare = plan.gradient_record_elements(k_dim, v_dim, True) - plan.gradient_record_elements(k_dim, v_dim, False)
-    assert spare == 3 * 16 * k_dim
+        assert not plan.at_home((*dtypes, None), k_dim, v_dim, time)
+
+
+@pytest.mark.parametrize("home", [False, True])
+def test_what_is_compiled_ahead_has_an_argument_for_every_parameter(home: bool) -> None:
+    device, dtypes = torch.device("cpu"), (torch.float32,) * 6
+    config = candidates(None, 64, 64)[0]
+    jobs = run.forward_jobs(plan.forward_plan(config, device, dtypes, 64, 64, True, "tf32x3"), dtypes, True)
+    jobs += run.backward_jobs(plan.backward_plan(config, device, dtypes, 64, 64, True, home, "tf32x3"), dtypes, True)
+    for job in jobs:
+        assert len(job.arguments) + len(job.stage._constants) == len(job.stage._kernel.arg_names)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -87,12 +139,12 @@ def test_the_fake_operator_has_the_real_ones_shapes(dtype: torch.dtype, final_st
     o, ht, rec = ops.kda_fwd(q, q, v, q, q[..., 0], None, 1.0, final_state, "tf32x3")
     assert (o.shape, o.dtype) == (v.shape, dtype)
     assert (ht.shape, ht.dtype) == ((2, 3, 32, 48) if final_state else (0,), torch.float32)
-    assert rec.shape == (2 * 3 * 3 * plan.record_elements(32, 48),)
+    assert rec.shape == (2 * 3 * sizes.chunks_of(33) * sizes.record_elements(32, 48, False),)
 
 
 def test_products_of_half_precision_take_one_pass_unless_ieee_is_asked_for() -> None:
     half, full = torch.bfloat16, torch.float32
-    assert plan._dots(plan._coarsest((half, half, half)), "tf32x3") == "tf32"
-    assert plan._dots(plan._coarsest((half, full, half)), "tf32x3") == "tf32x3"
-    assert plan._dots(plan._coarsest((half, half, half)), "ieee") == "ieee"
-    assert plan._dots(full, "tf32") == "tf32"
+    assert plan.dots((half, half, half), "tf32x3") == "tf32"
+    assert plan.dots((half, full, half), "tf32x3") == "tf32x3"
+    assert plan.dots((half, half, half), "ieee") == "ieee"
+    assert plan.dots((full, full, full), "tf32") == "tf32"

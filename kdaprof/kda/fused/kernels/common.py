@@ -1,20 +1,28 @@
 # mypy: ignore-errors
 """What the kernels share: the record of a chunk and masked loads of tiles.
 
-One **record** a chunk and head, float32, contiguous, in chunk order within a head (`n = (b H + h) NC + c`). The
-forward writes it and, when gradients are wanted, keeps it for the backward, which only reads it. In elements
-(C = 16)::
+One **record** a chunk and head, float32, in chunk order within a head (`n = (b H + h) NC + c`; NC is even, a chunk
+past the end is empty). The forward writes it and, when gradients are wanted, keeps it for the backward, which only
+reads it. In elements (C = 16), padded to a multiple of 128 bytes::
 
-    W  [C, K]   A (beta k exp G)          Qs [C, K]  scale q exp G
-    Kd [C, K]   k exp(G_C - G)            U  [C, V]  A (beta v)
-    P  [C, C]   scale q_i k_j exp(G_i - G_j), j <= i
-    A  [C, C]   (I + L)^-1                D  [K]     exp G_C
+    E  [C, K]   exp G; its last row is exp G_C        P  [C, C]  scale q_i k_j exp(G_i - G_j), j <= i
+    Kd [C, K]   k exp(G_C - G)                        A  [C, C]  (I + L)^-1
+    W  [C, K]   A Kb, and once it is used V'          unless IN_PLACE: V' [C, V] and Qs [C, K]
 
-One **gradient record** a chunk and head, made and used within the backward::
+with Kb = beta k E and Qs = scale q E. IN_PLACE (float32, K = V = 16, 32 or 64) one program takes a whole state, so that
+V' can take W's place, and Qs wait in the rows of o that the program will overwrite.
 
-    S  [K, V]   state at the chunk's start        dS [K, V]  gradient of the state at its end
-    Vn [C, V]   V'                                X  [C, V]  A^T dV'
-    dP^T, dL^T [C, C] each, s [K] = sum over V of S dS, b [C] = sum over V of X v
+The backward has two ways with the states S `[K, V]` at a chunk's start and dS `[K, V]` at its end:
+
+- HOME (IN_PLACE, and T a multiple of 32): S at the start and dS at the end of each group of two chunks. They live where
+  the group's gradients will be, S in its 32 rows of dq (rows k < 32) and dk, dS in those of dg and dv, each read by the
+  one program that overwrites it. No other state is needed (`state`): least memory and least traffic.
+- else, those of every chunk, in the gradient record.
+
+One **gradient record** a chunk and head, made and used within the backward. HOME, X = A^T dV' `[C, V]` waits in it
+until the pairs' part takes its place; else that part comes first (PAIRS elements), then S, dS and X::
+
+    [C, 2, C]   column j of dP and of dL, side by side       s [K]  sum over V of S dS      b [C]  sum over V of X v
     only for half-precision inputs, else in dq, dk and dg: Gq, Gk, Gy [C, K], what dq, dk, dbeta get through S
 """
 
@@ -47,6 +55,8 @@ def store_tile(ptr, value, rows, cols, stride, live, WIDTH: tl.constexpr, PADDED
 @triton.jit
 def load_channels(ptr, stride, left, zero, WIDTH: tl.constexpr, PADDED: tl.constexpr):
     """The first 16 rows of a `[*, WIDTH]` matrix, transposed: float32 `[PADDED, 16]`, 0 from row `left` on.
+
+    `left` may be 0 or less, as in a chunk past the end: what is read and cleared then is the last row there is.
 
     `zero` is 0, as a run-time argument that is not specialised on: the compiler knows that channels are contiguous,
     but not that they are aligned, and so gives a thread one channel and all its rows. Sums over rows stay in the
@@ -140,3 +150,35 @@ def store_record(ptr, value, rows, cols, WIDTH: tl.constexpr, PADDED: tl.constex
     else:
         mask = (tl.arange(0, PADDED) < WIDTH)[None, :]
         tl.store(ptr + rows[:, None] * WIDTH + cols[None, :], value, mask=mask)
+
+
+@triton.jit
+def state_at(upper, lower, ck, cv, step, K: tl.constexpr):
+    """Pointers `[ck, cv]` to a group's S or dS in its 32 rows (stride `step`) of two gradients, `upper` and `lower`."""
+    at = (ck % 32)[:, None] * step + cv[None, :]
+    if K <= 32:
+        return upper + at
+    return tl.where((ck < 32)[:, None], upper + at, lower + at)
+
+
+@triton.jit
+def finish(
+    out, gq, gk, gy, dp, dl, through_q, through_k, y, sds, db, scale, row, ck, live, step,
+    K: tl.constexpr, KP: tl.constexpr, SPARE: tl.constexpr,
+):  # fmt: skip
+    """Write one chunk's sums over V: dP and dL by columns, which is how the next stage reads them."""
+    column = out + row[:, None] + row[None, :] * 32
+    tl.store(column, dp * scale)
+    tl.store(column + 16, -dl)
+    tl.store(out + 512 + ck, sds, mask=ck < K)
+    tl.store(out + 512 + K + row, db)
+    if SPARE:
+        spare = out + 528 + K
+        whole = row < 16
+        store_tile(spare, through_q * scale, row, ck, K, whole, K, KP)
+        store_tile(spare + 16 * K, through_k, row, ck, K, whole, K, KP)
+        store_tile(spare + 32 * K, -y, row, ck, K, whole, K, KP)
+    else:
+        store_tile(gq, through_q * scale, row, ck, step, live, K, KP)
+        store_tile(gk, through_k, row, ck, step, live, K, KP)
+        store_tile(gy, -y, row, ck, step, live, K, KP)

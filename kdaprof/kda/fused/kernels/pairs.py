@@ -22,8 +22,8 @@ def column_pair(qt, kt, gt, bt, pairs, d, dq_pair, r, col, J: tl.constexpr):
     rows = row[None, :]
     for j in tl.static_range(J + 1, J - 1, -1):
         if j < 15:
-            dpj = tl.load(pairs + j * 16 + row)
-            dlj = tl.load(pairs + 256 + j * 16 + row)
+            dpj = tl.load(pairs + j * 32 + row)
+            dlj = tl.load(pairs + j * 32 + 16 + row)
             decay = tl.exp2(d)
             key = decay * pick(kt, j)
             below = rows > j
@@ -39,7 +39,7 @@ def column_pair(qt, kt, gt, bt, pairs, d, dq_pair, r, col, J: tl.constexpr):
 @triton.jit(do_not_specialize=["T", "H", "NC", "zero"])
 def kdaprof_kda_bwd_pairs(
     q, k, g, beta, grec, dq, dk, dg, dbeta, T, H, NC, zero,
-    K: tl.constexpr, KP: tl.constexpr, V: tl.constexpr, GRECORD: tl.constexpr, SPARE: tl.constexpr,
+    K: tl.constexpr, KP: tl.constexpr, GRECORD: tl.constexpr, SPARE: tl.constexpr,
 ):  # fmt: skip
     """Backward, stage 3. Grid: B H NC."""
     n = tl.program_id(0).to(tl.int64)
@@ -47,7 +47,7 @@ def kdaprof_kda_bwd_pairs(
     t0 = (n - bh * NC) * 16
     b = bh // H
     first = (b * T + t0) * H + (bh - b * H)
-    pairs = grec + n * GRECORD + 2 * K * V + 32 * V
+    pairs = grec + n * GRECORD
     row = tl.arange(0, 16)
     rows = row[None, :]
     channel = tl.arange(0, KP)[:, None]
@@ -58,6 +58,11 @@ def kdaprof_kda_bwd_pairs(
     kt = load_channels(k + first * K, step, left, zero, K, KP)
     gt = load_channels(g + first * K, step, left, zero, K, KP) * LOG2E
     bt = tl.load(beta + first + row * H, mask=live, other=0.0).to(tl.float32)
+    # dP's diagonal, taken from whole tiles so that all the columns below come out of the L1 cache: one wait on memory
+    # in the place of eight. The 0 keeps dL's tile in the sum; a product with it is not folded away in floats.
+    tile = pairs + row[:, None] * 32 + row[None, :]
+    diagonal = tl.where(row[:, None] == rows, tl.load(tile), tl.load(tile + 16) * 0.0)
+    diagonal = tl.sum(diagonal, 0)[None, :]
     d = tl.zeros([KP, 16], tl.float32)
     dq_pair = tl.zeros([KP, 16], tl.float32)
     r = tl.zeros([KP, 16], tl.float32)
@@ -95,7 +100,6 @@ def kdaprof_kda_bwd_pairs(
     db = tl.load(pairs + 512 + K + row) + tl.sum(kt * y, 0)
     tl.store(dbeta + first + row * H, db.to(dbeta.dtype.element_ty), mask=live)
     erase = y * bt[None, :]
-    diagonal = tl.load(pairs + row * 17)[None, :]
     through_q = load_channels(gq, gstep, gleft, zero, K, KP) * tl.exp2(d)
     tl.debug_barrier()
     store_channels(dq + first * K, through_q + dq_pair + diagonal * kt, step, left, zero, K, KP)

@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-"""Token-parallel preparation: one program a chunk and head turns q, k, v, g, beta into the chunk's record.
+"""Token-parallel preparation: one program a chunk and head turns q, k, g, beta into the chunk's record.
 
 Pairs (i, j), j < i, are taken by levels s = 8, 4, 2, 1: those whose rows lie in one block of 2s, i in its upper
 half and j in its lower. Anchored at the lower half's last row m, the decay factors as exp(G_i - G_m) times
@@ -20,7 +20,6 @@ import triton.language as tl
 from kdaprof.kda.fused.kernels.common import (
     LOG2E,
     load_channels,
-    load_tile,
     pick,
     small_dot,
     store_channels,
@@ -74,24 +73,21 @@ def inverse(a, lower, S: tl.constexpr, PRECISION: tl.constexpr):
 
 @triton.jit(do_not_specialize=["T", "H", "NC", "zero"])
 def kdaprof_kda_fwd_prepare(
-    q, k, v, g, beta, rec, scale, T, H, NC, zero,
-    K: tl.constexpr, KP: tl.constexpr, V: tl.constexpr, VP: tl.constexpr,
-    RECORD: tl.constexpr, PRECISION: tl.constexpr,
+    q, k, g, beta, rec, o, scale, T, H, NC, zero,
+    K: tl.constexpr, KP: tl.constexpr, V: tl.constexpr, RECORD: tl.constexpr, IN_PLACE: tl.constexpr,
+    PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Forward, stage 1: the record of each chunk. Grid: B H NC."""
+    """Forward, stage 1: the record of each chunk, but for V'. Grid: B H NC."""
     n = tl.program_id(0).to(tl.int64)
     bh = n // NC
     t0 = (n - bh * NC) * 16
     b = bh // H
     first = (b * T + t0) * H + (bh - b * H)  # index of (b, t0, h) in [B, T, H]
     rec += n * RECORD
-    pairs = rec + 48 * K + 16 * V
+    pairs = rec + 48 * K
     left = T - t0
     row = tl.arange(0, 16)
     rows = row[None, :]
-    channel = tl.arange(0, KP)[:, None]
-    cv = tl.arange(0, VP)
-    live = row < left
     step = H * K
     beta += first
     gt = load_channels(g + first * K, step, left, zero, K, KP) * LOG2E
@@ -100,16 +96,17 @@ def kdaprof_kda_fwd_prepare(
 
     to_row = tl.zeros([KP, 16], tl.float32)  # G, base 2
     to_end = tl.zeros([KP, 16], tl.float32)  # G_C - G
-    total = tl.zeros([KP, 1], tl.float32)
     for m in tl.static_range(16):
         gm = pick(gt, m)
-        total += gm
         to_row = tl.where(rows >= m, to_row + gm, to_row)
         to_end = tl.where(rows < m, to_end + gm, to_end)
-    to_row = tl.exp2(to_row)
-    store_channels(rec + 16 * K, qt * to_row * scale, K, 16, zero, K, KP)
-    store_channels(rec + 32 * K, kt * tl.exp2(to_end), K, 16, zero, K, KP)
-    tl.store(pairs + 512 + channel, tl.exp2(total), mask=channel < K)
+    grown = tl.exp2(to_row)
+    store_channels(rec, grown, K, 16, zero, K, KP)
+    if IN_PLACE:
+        store_channels(o + first * K, qt * grown * scale, step, left, zero, K, KP)
+    else:
+        store_channels(pairs + 512 + 16 * V, qt * grown * scale, K, 16, zero, K, KP)
+    store_channels(rec + 16 * K, kt * tl.exp2(to_end), K, 16, zero, K, KP)
 
     i = row[:, None]
     own = tl.where(i == rows, tl.sum(qt * kt, 0)[:, None] * scale, 0.0)
@@ -128,8 +125,6 @@ def kdaprof_kda_fwd_prepare(
     a = inverse(a, lower, 4, PRECISION)
     a = inverse(a, lower, 8, PRECISION)
     store_record(pairs + 256, a, row, row, 16, 16)
-    a = a * tl.load(beta + row * H, mask=live, other=0.0).to(tl.float32)[None, :]
-    w = small_dot(a, tl.trans(kt * to_row), PRECISION)
-    store_record(rec, w, row, tl.arange(0, KP), K, KP)
-    vt = load_tile(v + first * V, row, cv, H * V, live, V, VP)
-    store_record(rec + 48 * K, small_dot(a, vt, PRECISION), row, cv, V, VP)
+    bt = tl.load(beta + row * H, mask=row < left, other=0.0).to(tl.float32)
+    w = small_dot(a * bt[None, :], tl.trans(kt * grown), PRECISION)
+    store_record(rec + 32 * K, w, row, tl.arange(0, KP), K, KP)

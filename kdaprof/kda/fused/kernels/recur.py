@@ -1,9 +1,10 @@
 # mypy: ignore-errors
 """The recurrences over chunks: one program a head and block of V, the state [K, BV] in registers.
 
-Forward: V' = U - W S; O = Qs S + P V'; S <- D S + Kd^T V'. Backward: the same forward again, which keeps S and
-V' of each chunk, and, independent of it, the reverse one for dS and dV'. Columns of V never mix, so no program
-waits for another; both directions run in one launch, since each alone leaves most of the card idle.
+Forward: V' = A beta v - W S; O = Qs S + P V'; S <- D S + Kd^T V', with D = exp G_C. Backward: S again from V', which
+the forward kept, and, independent of it, the reverse recurrence: dV' = P^T dO + Kd dS; X = A^T dV';
+dS <- D dS + Qs^T dO - Kb^T X. Columns of V never mix, so no program waits for another; both directions run in one
+launch, since each alone leaves most of the card idle.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from kdaprof.kda.fused.kernels.common import dot, load_record, load_record_t
+from kdaprof.kda.fused.kernels.common import dot, load_record, load_record_t, load_tile, state_at
 
 
 @triton.jit
@@ -35,21 +36,38 @@ def store_state(ptr, value, pv, K: tl.constexpr, KP: tl.constexpr, V: tl.constex
 
 
 @triton.jit
-def load_decay(ptr, K: tl.constexpr, KP: tl.constexpr):
-    """The decay exp G_C as `[KP]`."""
+def load_decay(record, K: tl.constexpr, KP: tl.constexpr):
+    """The decay exp G_C of a chunk as `[KP]`."""
     ck = tl.arange(0, KP)
     if K == KP:
-        return tl.load(ptr + ck)
-    return tl.load(ptr + ck, mask=ck < K, other=0.0)
+        return tl.load(record + 15 * K + ck)
+    return tl.load(record + 15 * K + ck, mask=ck < K, other=0.0)
+
+
+@triton.jit
+def load_rows_t(x, t, live, step, K: tl.constexpr, KP: tl.constexpr):
+    """Rows `t` of a head's q or k (stride `step`), transposed: `[KP, 16]`."""
+    ck = tl.arange(0, KP)
+    mask = live[None, :]
+    if K != KP:
+        mask = mask & (ck < K)[:, None]
+    return tl.load(x + t.to(tl.int64)[None, :] * step + ck[:, None], mask=mask, other=0.0).to(tl.float32)
+
+
+@triton.jit
+def next_state(r, s, vn, K: tl.constexpr, KP: tl.constexpr, PRECISION: tl.constexpr):
+    """D S + Kd^T V'."""
+    kd = load_record_t(r + 16 * K, tl.arange(0, 16), tl.arange(0, KP), K, KP)
+    return dot(kd, vn, s * load_decay(r, K, KP)[:, None], PRECISION)
 
 
 @triton.jit(do_not_specialize=["T", "H", "NC"])
 def kdaprof_kda_fwd_recur(
-    rec, h0, o, ht, T, H, NC,
-    K: tl.constexpr, KP: tl.constexpr, V: tl.constexpr, BV: tl.constexpr, RECORD: tl.constexpr,
+    rec, v, beta, h0, o, ht, T, H, NC,
+    K: tl.constexpr, KP: tl.constexpr, V: tl.constexpr, BV: tl.constexpr, RECORD: tl.constexpr, IN_PLACE: tl.constexpr,
     HAS_H0: tl.constexpr, HAS_HT: tl.constexpr, PRECISION: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """Forward, stage 2. Grid: B H (V / BV)."""
+    """Forward, stage 2: o, the final state, and V' into the records. Grid: B H (V / BV); IN_PLACE, BV is V."""
     pid = tl.program_id(0)
     bh = (pid // (V // BV)).to(tl.int64)
     pv = pid % (V // BV)
@@ -57,107 +75,128 @@ def kdaprof_kda_fwd_recur(
     ck = tl.arange(0, KP)
     cv = pv * BV + tl.arange(0, BV)
     b = bh // H
-    o += (b * T * H + (bh - b * H)) * V
+    head = b * T * H + (bh - b * H)
+    v += head * V
+    o += head * V
+    beta += head
     s = tl.zeros([KP, BV], tl.float32)
     if HAS_H0:
         s = load_state(h0, bh, pv, K, KP, V, BV)
     for c in tl.range(0, NC, num_stages=STAGES):
         r = rec + (bh * NC + c) * RECORD
-        w = load_record(r, row, ck, K, KP)
-        u = tl.load(r + 48 * K + row[:, None] * V + cv[None, :])
-        vn = dot(-w, s, u, PRECISION)
-        qs = load_record(r + 16 * K, row, ck, K, KP)
+        t = (c * 16 + row).to(tl.int64)
+        live = t < T
+        bt = tl.load(beta + t * H, mask=live, other=0.0).to(tl.float32)[:, None]
+        vt = load_tile(v, t, cv, H * V, live, BV, BV) * bt
+        a = load_record(r + 48 * K + 256, row, row, 16, 16)
+        u = dot(a, vt, tl.zeros([16, BV], tl.float32), PRECISION)
+        vn = dot(-load_record(r + 32 * K, row, ck, K, KP), s, u, PRECISION)
+        if IN_PLACE:
+            qs = load_tile(o, t, ck, H * K, live, K, KP)
+            tl.store(r + 32 * K + row[:, None] * V + cv[None, :], vn)
+        else:
+            qs = load_record(r + 48 * K + 512 + 16 * V, row, ck, K, KP)
+            tl.store(r + 48 * K + 512 + row[:, None] * V + cv[None, :], vn)
         out = dot(qs, s, tl.zeros([16, BV], tl.float32), PRECISION)
-        p = load_record(r + 48 * K + 16 * V, row, row, 16, 16)
+        p = load_record(r + 48 * K, row, row, 16, 16)
         out = dot(p, vn, out, PRECISION)
-        kd = load_record_t(r + 32 * K, row, ck, K, KP)
-        s = s * load_decay(r + 48 * K + 16 * V + 512, K, KP)[:, None]
-        s = dot(kd, vn, s, PRECISION)
-        t = c * 16 + row
-        at = t.to(tl.int64)[:, None] * (H * V) + cv[None, :]
-        tl.store(o + at, out.to(o.dtype.element_ty), mask=(t < T)[:, None])
+        s = next_state(r, s, vn, K, KP, PRECISION)
+        tl.store(o + t[:, None] * (H * V) + cv[None, :], out.to(o.dtype.element_ty), mask=live[:, None])
     if HAS_HT:
         store_state(ht + bh * (K * V), s, pv, K, KP, V, BV)
 
 
 @triton.jit
 def recur_states(
-    rec, grec, h0, bh, pv, NC,
-    K: tl.constexpr, KP: tl.constexpr, V: tl.constexpr, BV: tl.constexpr, RECORD: tl.constexpr,
-    GRECORD: tl.constexpr, HAS_H0: tl.constexpr, PRECISION: tl.constexpr, STAGES: tl.constexpr,
+    rec, grec, h0, dq, dk, bh, pv, T, H, NC,
+    K: tl.constexpr, KP: tl.constexpr, V: tl.constexpr, BV: tl.constexpr, RECORD: tl.constexpr, VALUES: tl.constexpr,
+    PAIRS: tl.constexpr, GRECORD: tl.constexpr, HOME: tl.constexpr, HAS_H0: tl.constexpr, PRECISION: tl.constexpr,
+    STAGES: tl.constexpr,
 ):  # fmt: skip
-    """Forward direction of the backward: write S (at each chunk's start) and V' into the gradient records."""
+    """Forward direction of the backward: S at the start of each group (HOME) or chunk."""
     row = tl.arange(0, 16)
     ck = tl.arange(0, KP)
     cv = pv * BV + tl.arange(0, BV)
+    b = bh // H
+    head = b * T * H + (bh - b * H)
     s = tl.zeros([KP, BV], tl.float32)
     if HAS_H0:
         s = load_state(h0, bh, pv, K, KP, V, BV)
     for c in tl.range(0, NC, num_stages=STAGES):
         r = rec + (bh * NC + c) * RECORD
-        big = grec + (bh * NC + c) * GRECORD
-        store_state(big, s, pv, K, KP, V, BV)
-        w = load_record(r, row, ck, K, KP)
-        u = tl.load(r + 48 * K + row[:, None] * V + cv[None, :])
-        vn = dot(-w, s, u, PRECISION)
-        tl.store(big + 2 * K * V + row[:, None] * V + cv[None, :], vn)
-        kd = load_record_t(r + 32 * K, row, ck, K, KP)
-        s = s * load_decay(r + 48 * K + 16 * V + 512, K, KP)[:, None]
-        s = dot(kd, vn, s, PRECISION)
+        if HOME:
+            here = (head + c * 16 * H) * K
+            keep = (ck < K)[:, None] & (c % 2 == 0)
+            tl.store(state_at(dq + here, dk + here, ck, cv, H * K, K), s, mask=keep)
+        else:
+            store_state(grec + (bh * NC + c) * GRECORD + PAIRS, s, pv, K, KP, V, BV)
+        vn = tl.load(r + VALUES + row[:, None] * V + cv[None, :])
+        s = next_state(r, s, vn, K, KP, PRECISION)
 
 
 @triton.jit
 def recur_gradients(
-    rec, grec, do, dht, dh0, bh, pv, T, H, NC,
-    K: tl.constexpr, KP: tl.constexpr, V: tl.constexpr, BV: tl.constexpr, RECORD: tl.constexpr,
-    GRECORD: tl.constexpr, HAS_DHT: tl.constexpr, HAS_H0: tl.constexpr, PRECISION: tl.constexpr, STAGES: tl.constexpr,
+    rec, grec, q, k, beta, do, dht, dh0, dg, dv, scale, bh, pv, T, H, NC,
+    K: tl.constexpr, KP: tl.constexpr, V: tl.constexpr, BV: tl.constexpr, RECORD: tl.constexpr, PAIRS: tl.constexpr,
+    GRECORD: tl.constexpr, HOME: tl.constexpr, HAS_DHT: tl.constexpr, HAS_H0: tl.constexpr, PRECISION: tl.constexpr,
+    STAGES: tl.constexpr,
 ):  # fmt: skip
-    """Reverse direction: write dS (of each chunk's end) and X = A^T dV' into the gradient records; dh0 at the end."""
+    """Reverse direction: X of each chunk, dS at the end of each group (HOME) or chunk; dh0 at the end."""
     row = tl.arange(0, 16)
     ck = tl.arange(0, KP)
     cv = pv * BV + tl.arange(0, BV)
     b = bh // H
-    do += (b * T * H + (bh - b * H)) * V
+    head = b * T * H + (bh - b * H)
     ds = tl.zeros([KP, BV], tl.float32)
     if HAS_DHT:
         ds = load_state(dht, bh, pv, K, KP, V, BV)
     for back in tl.range(0, NC, num_stages=STAGES):
         c = NC - 1 - back
         r = rec + (bh * NC + c) * RECORD
-        big = grec + (bh * NC + c) * GRECORD
-        store_state(big + K * V, ds, pv, K, KP, V, BV)
+        kept = grec + (bh * NC + c) * GRECORD
+        if HOME:
+            here = (head + (c - 1) * 16 * H) * K  # of the group: c is its second chunk where it is kept
+            keep = (ck < K)[:, None] & (c % 2 == 1)
+            tl.store(state_at(dg + here, dv + here, ck, cv, H * K, K), ds, mask=keep)
+        else:
+            store_state(kept + PAIRS + K * V, ds, pv, K, KP, V, BV)
+            kept += PAIRS + 2 * K * V
         t = c * 16 + row
-        at = t.to(tl.int64)[:, None] * (H * V) + cv[None, :]
-        dot_ = tl.load(do + at, mask=(t < T)[:, None], other=0.0).to(tl.float32)
-        kd = load_record(r + 32 * K, row, ck, K, KP)
-        dv = dot(kd, ds, tl.zeros([16, BV], tl.float32), PRECISION)
-        pt = load_record_t(r + 48 * K + 16 * V, row, row, 16, 16)
-        dv = dot(pt, dot_, dv, PRECISION)
-        at_ = load_record_t(r + 48 * K + 16 * V + 256, row, row, 16, 16)
-        x = dot(at_, dv, tl.zeros([16, BV], tl.float32), PRECISION)
-        tl.store(big + 2 * K * V + 16 * V + row[:, None] * V + cv[None, :], x)
-        ds = ds * load_decay(r + 48 * K + 16 * V + 512, K, KP)[:, None]
-        qs = load_record_t(r + 16 * K, row, ck, K, KP)
-        ds = dot(qs, dot_, ds, PRECISION)
-        w = load_record_t(r, row, ck, K, KP)
-        ds = dot(w, -dv, ds, PRECISION)
+        live = t < T
+        dot_ = load_tile(do + head * V, t.to(tl.int64), cv, H * V, live, BV, BV)
+        pt = load_record_t(r + 48 * K, row, row, 16, 16)
+        kd = load_record(r + 16 * K, row, ck, K, KP)
+        dvn = dot(kd, ds, dot(pt, dot_, tl.zeros([16, BV], tl.float32), PRECISION), PRECISION)
+        x = dot(load_record_t(r + 48 * K + 256, row, row, 16, 16), dvn, tl.zeros([16, BV], tl.float32), PRECISION)
+        tl.store(kept + row[:, None] * V + cv[None, :], x)
+        bt = tl.load(beta + head + t.to(tl.int64) * H, mask=live, other=0.0).to(tl.float32)[None, :]
+        grown = load_record_t(r, row, ck, K, KP)
+        qs = load_rows_t(q + head * K, t, live, H * K, K, KP) * grown * scale
+        kb = load_rows_t(k + head * K, t, live, H * K, K, KP) * grown * bt
+        ds = dot(qs, dot_, ds * load_decay(r, K, KP)[:, None], PRECISION)
+        ds = dot(kb, -x, ds, PRECISION)
     if HAS_H0:
         store_state(dh0 + bh * (K * V), ds, pv, K, KP, V, BV)
 
 
 @triton.jit(do_not_specialize=["T", "H", "NC"])
 def kdaprof_kda_bwd_recur(
-    rec, grec, h0, do, dht, dh0, T, H, NC,
-    K: tl.constexpr, KP: tl.constexpr, V: tl.constexpr, BV: tl.constexpr, RECORD: tl.constexpr,
-    GRECORD: tl.constexpr, HAS_H0: tl.constexpr, HAS_DHT: tl.constexpr, PRECISION: tl.constexpr, STAGES: tl.constexpr,
+    rec, grec, q, k, beta, h0, do, dht, dh0, dq, dk, dg, dv, scale, T, H, NC,
+    K: tl.constexpr, KP: tl.constexpr, V: tl.constexpr, BV: tl.constexpr, RECORD: tl.constexpr, VALUES: tl.constexpr,
+    PAIRS: tl.constexpr, GRECORD: tl.constexpr, HOME: tl.constexpr, HAS_H0: tl.constexpr, HAS_DHT: tl.constexpr,
+    PRECISION: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """Backward, stage 2: even programs go forward, odd ones backward. Grid: 2 B H (V / BV)."""
+    """Backward, stage 1: even programs go forward, odd ones backward. Grid: 2 B H (V / BV)."""
     pid = tl.program_id(0) // 2
     bh = (pid // (V // BV)).to(tl.int64)
     pv = pid % (V // BV)
     if tl.program_id(0) % 2 == 0:
-        recur_states(rec, grec, h0, bh, pv, NC, K, KP, V, BV, RECORD, GRECORD, HAS_H0, PRECISION, STAGES)
+        recur_states(
+            rec, grec, h0, dq, dk, bh, pv, T, H, NC,
+            K, KP, V, BV, RECORD, VALUES, PAIRS, GRECORD, HOME, HAS_H0, PRECISION, STAGES,
+        )  # fmt: skip
     else:
         recur_gradients(
-            rec, grec, do, dht, dh0, bh, pv, T, H, NC, K, KP, V, BV, RECORD, GRECORD, HAS_DHT, HAS_H0, PRECISION, STAGES
-        )
+            rec, grec, q, k, beta, do, dht, dh0, dg, dv, scale, bh, pv, T, H, NC,
+            K, KP, V, BV, RECORD, PAIRS, GRECORD, HOME, HAS_DHT, HAS_H0, PRECISION, STAGES,
+        )  # fmt: skip

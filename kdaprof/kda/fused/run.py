@@ -1,0 +1,122 @@
+"""From tensors to launches, with a plan in hand: outputs, workspace, grids. Every microsecond of the host counts."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from kdaprof.kda.fused.plan import BackwardPlan, Dtypes, ForwardPlan, Stage
+from kdaprof.kda.fused.sizes import chunks_of
+
+
+def on(device: torch.device) -> contextlib.AbstractContextManager[object]:
+    """Triton launches on the current device, which need not be the tensors'."""
+    if device.type != "cuda" or device.index == torch.cuda.current_device():
+        return contextlib.nullcontext()
+    return torch.cuda.device(device)
+
+
+def dtypes_of(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, h0: Tensor | None) -> Dtypes:
+    """What a plan needs to know of a call's tensors."""
+    return (q.dtype, k.dtype, v.dtype, g.dtype, beta.dtype, None if h0 is None else h0.dtype)
+
+
+def run_forward(
+    plan: ForwardPlan, q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, h0: Tensor | None, scale: float,
+    final_state: bool,
+) -> tuple[Tensor, Tensor | None, Tensor]:  # fmt: skip
+    """Outputs of contiguous inputs, and the records that the backward wants.
+
+    o `[B, T, H, V]` in v's dtype, the final state `[B, H, K, V]` in float32.
+    """
+    batch, time, heads, k_dim = q.shape
+    device = q.device
+    chunks = chunks_of(time)
+    rows = batch * heads
+    with on(device):
+        o = torch.empty_like(v)
+        rec = torch.empty(rows * chunks * plan.record, dtype=torch.float32, device=device)
+        ht = None
+        if final_state:
+            ht = torch.empty((batch, heads, k_dim, v.shape[3]), dtype=torch.float32, device=device)
+        if o.numel() == 0:
+            if ht is not None and ht.numel():
+                ht.zero_() if h0 is None else ht.copy_(h0)
+            return o, ht, rec
+        bits = q.data_ptr() | k.data_ptr() | v.data_ptr() | g.data_ptr() | beta.data_ptr()
+        aligned = (bits if h0 is None else bits | h0.data_ptr()) & 15 == 0
+        plan.prepare(rows * chunks, aligned, q, k, g, beta, rec, o, scale, time, heads, chunks, 0)
+        plan.recur(rows * plan.blocks, aligned, rec, v, beta, h0, o, ht, time, heads, chunks)
+    return o, ht, rec
+
+
+def run_backward(
+    plan: BackwardPlan, q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, h0: Tensor | None, rec: Tensor,
+    do: Tensor | None, dht: Tensor | None, scale: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor | None]:  # fmt: skip
+    """Gradients of contiguous inputs, each in its input's dtype: dq, dk, dv, dg, dbeta, dh0 (None without h0)."""
+    batch, time, heads, _ = q.shape
+    device = q.device
+    chunks = chunks_of(time)
+    rows = batch * heads
+    with on(device):
+        dq, dk, dv = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
+        dg, dbeta = torch.empty_like(g), torch.empty_like(beta)
+        dh0 = None if h0 is None else torch.empty_like(h0)
+        if q.numel() == 0:
+            if dh0 is not None and dh0.numel():
+                dh0.zero_() if dht is None else dh0.copy_(dht)
+            return dq, dk, dv, dg, dbeta, dh0
+        if do is None:
+            do = torch.zeros_like(v)
+        grec = torch.empty(rows * chunks * plan.record, dtype=torch.float32, device=device)
+        bits = q.data_ptr() | k.data_ptr() | v.data_ptr() | g.data_ptr() | beta.data_ptr() | do.data_ptr()
+        bits = bits if h0 is None else bits | h0.data_ptr()
+        aligned = (bits if dht is None else bits | dht.data_ptr()) & 15 == 0
+        plan.recur(
+            2 * rows * plan.blocks, aligned, rec, grec, q, k, beta, h0, do, dht, dh0, dq, dk, dg, dv, scale, time,
+            heads, chunks,
+        )  # fmt: skip
+        if plan.home:
+            plan.state(
+                rows * chunks // 2, aligned, rec, grec, q, k, v, beta, do, dv, dq, dk, dg, scale, time, heads, chunks
+            )
+        else:
+            plan.state(rows * chunks, aligned, rec, v, beta, do, grec, dv, dq, dk, dg, scale, time, heads, chunks)
+        plan.pairs(rows * chunks, aligned, q, k, g, beta, grec, dq, dk, dg, dbeta, time, heads, chunks, 0)
+    return dq, dk, dv, dg, dbeta, dh0
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A stage and what `Stage.compile` takes for it."""
+
+    stage: Stage
+    arguments: tuple[object, ...]
+
+
+def forward_jobs(plan: ForwardPlan, dtypes: Dtypes, final_state: bool) -> list[Job]:
+    """What compiles the kernels for `run_forward`'s launches, the slowest first."""
+    q, k, v, g, beta, h0 = dtypes
+    fp32 = torch.float32
+    ht = fp32 if final_state else None
+    return [
+        Job(plan.prepare, (q, k, g, beta, fp32, v, 1.0, 16, 1, 2, 0)),
+        Job(plan.recur, (fp32, v, beta, h0, v, ht, 16, 1, 2)),
+    ]
+
+
+def backward_jobs(plan: BackwardPlan, dtypes: Dtypes, has_dht: bool) -> list[Job]:
+    """What compiles the kernels for `run_backward`'s launches, the slowest first."""
+    q, k, v, g, beta, h0 = dtypes
+    fp32 = torch.float32
+    dht = fp32 if has_dht else None
+    states = (fp32, fp32, q, k, v, beta, v) if plan.home else (fp32, v, beta, v, fp32)
+    return [
+        Job(plan.pairs, (q, k, g, beta, fp32, q, k, g, beta, 16, 1, 2, 0)),
+        Job(plan.state, (*states, v, q, k, g, 1.0, 16, 1, 2)),
+        Job(plan.recur, (fp32, fp32, q, k, beta, h0, v, dht, h0, q, k, g, v, 1.0, 16, 1, 2)),
+    ]
