@@ -29,8 +29,11 @@ SHORT = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
 
 def specs(
     config: KernelConfig, k: int, v: int, dtype: str, precision: str, home: bool | None = None
-) -> list[tuple[Any, dict[str, Any], int, int]]:
-    """(kernel, constants, warps, stages) of one forward and backward without states in or out; `home`: see `common`."""
+) -> list[tuple[Any, dict[str, Any], int, int, int | None]]:
+    """(kernel, constants, warps, stages, register cap) of a forward and backward without states in or out.
+
+    `home`: see `kernels/common.py`; None takes what a call of 32 tokens would.
+    """
     import torch  # noqa: PLC0415
 
     from kdaprof.kda.fused.plan import at_home, backward_plan, forward_plan  # noqa: PLC0415
@@ -44,7 +47,8 @@ def specs(
     for stage in (forward.prepare, forward.recur, backward.recur, backward.state, backward.pairs):
         kernel, options = stage._kernel, stage._options
         absent = {name: None for name in ("h0", "ht", "dht", "dh0") if name in kernel.arg_names}
-        found.append((kernel, {**stage._constants, **absent}, options["num_warps"], options["num_stages"]))
+        shape = (options["num_warps"], options["num_stages"], options.get("maxnreg"))
+        found.append((kernel, {**stage._constants, **absent}, *shape))
     return found
 
 
@@ -250,8 +254,8 @@ def main() -> None:
         return
     k, v = (int(x) for x in args.dims.split(","))
     config = choose(divmod(args.arch, 10), k, v)
-    for kernel, constants, warps, stages in specs(config, k, v, args.dtype, args.precision):
-        found = resources(kernel, constants, warps, stages, args.dtype, args.arch)
+    for kernel, constants, warps, stages, cap in specs(config, k, v, args.dtype, args.precision):
+        found = resources(kernel, constants, warps, stages, args.dtype, args.arch, cap)
         print(f"{kernel.__name__:28s} warps={warps} stages={stages} " + " ".join(f"{a}={b}" for a, b in found.items()))
 
 

@@ -93,49 +93,58 @@ def work(path: str, phase: str, size: OpSize, dtype: str, *, precision: str = "t
     )
 
 
-def _records(size: OpSize, *, reads: dict[str, int], writes: int) -> tuple[Tensor, ...]:
-    """The fused path's records, float32, one a chunk; `reads` says how often each is read."""
-    C, K = size.C, size.K
-    shapes = {
-        "W": (C, K), "scale q exp G": (C, K), "k exp(G_C − G)": (C, K), "P": (C, C), "A": (C, C), "exp G_C": (K,),
-        "beta, float32": (C,),
-    }  # fmt: skip
+def _chunked(size: OpSize, shapes: dict[str, tuple[tuple[int, ...], int, int]]) -> tuple[Tensor, ...]:
+    """Float32 tensors of one entry a chunk: by name the entry's shape, how often it is read, and written."""
     return tuple(
-        Tensor(name, (size.chunks, *shape), "float32", reads=reads.get(name, 1), writes=writes)
-        for name, shape in shapes.items()
+        Tensor(name, (size.chunks, *shape), "float32", reads=reads, writes=writes)
+        for name, (shape, reads, writes) in shapes.items()
     )
 
 
 def _fused_forward(size: OpSize, dtype: str) -> tuple[Tensor, ...]:
-    return compulsory("fwd", size, dtype) + _records(size, reads={}, writes=1)
+    # Two kernels: the records from q, k, g, beta; the recurrence, which keeps V' for the backward. exp G is read
+    # whole in the backward alone.
+    key, value, square = (size.C, size.K), (size.C, size.V), (size.C, size.C)
+    return (
+        *compulsory("fwd", size, dtype),
+        Tensor("beta, again", (size.B, size.T, size.H), dtype, reads=1),
+        *_chunked(size, {
+            "exp G": (key, 0, 1), "exp G_C": ((size.K,), 1, 0), "k exp(G_C − G)": (key, 1, 1), "W": (key, 1, 1),
+            "scale q exp G": (key, 1, 1), "P": (square, 1, 1), "A": (square, 1, 1), "V'": (value, 0, 1),
+        }),
+    )  # fmt: skip
+
+
+def _states_at_home(size: OpSize, dtype: str) -> bool:
+    """Whether the backward keeps states of every second chunk alone: `fused.plan.at_home` without torch."""
+    return dtype == "float32" and size.K == size.V and size.K in (16, 32, 64) and size.T % (2 * size.C) == 0
 
 
 def _fused_backward(size: OpSize, dtype: str) -> tuple[Tensor, ...]:
-    # Three kernels, from the records that the forward kept: both recurrences in one launch, products with the states,
-    # pairs. v and dO are read by the first two; the sums through the state wait in dq, dk, dg (float32) for the last.
+    # Three kernels, from the records that the forward kept: both recurrences in one launch (q, k, beta, dO), products
+    # with the states (v, beta, dO), pairs (q, k, g, beta). The sums through the state wait in dq, dk, dg (half
+    # precision: in the gradient records) for the last.
     C, K, V = size.C, size.K, size.V
-    again = tuple(
-        Tensor(f"{t.name}, again", t.shape, t.dtype, reads=1)
-        for t in compulsory("bwd", size, dtype)
-        if t.reads and t.name in ("v", "do")
-    )
-    twice = {"W": 2, "k exp(G_C − G)": 2, "exp G_C": 2}
-    sums = {"through S, q": (C, K), "through S, k": (C, K), "through S, y": (C, K), "dP": (C, C), "dL": (C, C)}
-    if dtype == "float32" and K == V <= 4 * C and size.T % (2 * C) == 0:
-        # States of every second chunk alone; what lies between is made again.
-        records = _records(size, reads={"scale q exp G": 2, "P": 2, "A": 2, **dict.fromkeys(twice, 3)}, writes=0)
-        kept = tuple(Tensor(n, (size.chunks // 2, K, V), "float32", reads=1, writes=1) for n in ("S", "dS"))
-    else:
-        records = _records(size, reads={"A": 2, **twice}, writes=0)
-        shapes = {"S": (K, V), "dS": (K, V), "V'": (C, V), "X": (C, V)}
-        kept = tuple(Tensor(n, (size.chunks, *s), "float32", reads=1, writes=1) for n, s in shapes.items())
+    key, value, square = (C, K), (C, V), (C, C)
+    home = _states_at_home(size, dtype)
+    # With every second state alone, the products bring q, k, exp G and k exp(G_C − G) to the chunks between.
+    again = {"q": 1 + home, "k": 1 + home, "beta": 2, "do": 1}
+    states = (size.chunks // 2 if home else size.chunks, K, V)
     return (
         *compulsory("bwd", size, dtype),
-        *again,
-        *records,
-        *kept,
-        *(Tensor(n, (size.chunks, *s), "float32", reads=1, writes=1) for n, s in sums.items()),
-    )
+        *(
+            Tensor(f"{t.name}, again", t.shape, t.dtype, reads=again[t.name])
+            for t in compulsory("bwd", size, dtype)
+            if t.name in again
+        ),
+        *_chunked(size, {
+            "exp G": (key, 1 + home, 0), "k exp(G_C − G)": (key, 1 + home, 0), "V'": (value, 2, 0), "P": (square, 1, 0),
+            "A": (square, 1, 0), "X": (value, 1, 1), "through S, q": (key, 1, 1), "through S, k": (key, 1, 1),
+            "through S, y": (key, 1, 1), "dP": (square, 1, 1), "dL": (square, 1, 1), "sum of S dS": ((K,), 1, 1),
+            "sum of X v": ((C,), 1, 1),
+        }),
+        *(Tensor(name, states, "float32", reads=1, writes=1) for name in ("S", "dS")),
+    )  # fmt: skip
 
 
 def _tensor_forward(size: OpSize, dtype: str, *, rows: bool) -> tuple[Tensor, ...]:

@@ -58,7 +58,18 @@ SAFE = {16: _MIDDLE, 32: _MIDDLE, 64: _MIDDLE, 128: _WIDE}
 
 # By (major, minor) of the compute capability; sizes that are missing take the safe entry.
 TABLE: dict[tuple[int, int], dict[int, KernelConfig]] = {
-    (9, 0): {64: replace(_MIDDLE, prepare_registers=168, whole_warps=4, whole_stages=3, state_stages=3)},
+    (9, 0): {
+        64: replace(
+            _MIDDLE,
+            prepare_registers=168,
+            whole_warps=4,
+            whole_stages=3,
+            back_bv=32,
+            back_warps=2,
+            back_stages=3,
+            state_stages=3,
+        ),
+    },
 }
 
 

@@ -124,17 +124,38 @@ def test_intensity_of_the_compulsory_bytes() -> None:
     assert flops("fwd", PRODUCTION) / with_state == pytest.approx(26.7, abs=0.05)
 
 
-def test_fused_traffic_is_the_compulsory_bytes_and_the_workspace_both_ways() -> None:
-    forward = path_traffic("fused", "fwd", PRODUCTION, "float32")
-    workspace = 3840 * (3 * 16 * 64 + 2 * 16 * 16 + 64 + 16) * 4
-    assert round(workspace / 1e6) == 56
-    assert forward.bytes == 78_888_960 + 2 * workspace
-    both = path_traffic("fused", "fwdbwd", PRODUCTION, "float32")
-    backward = path_traffic("fused", "bwd", PRODUCTION, "float32")
-    assert forward.bytes is not None
-    assert backward.bytes is not None
-    assert both.bytes == forward.bytes + backward.bytes
-    assert backward.bytes > moved_bytes(compulsory("bwd", PRODUCTION, "float32"))
+def test_fused_traffic_is_the_compulsory_bytes_and_what_the_kernels_hand_on() -> None:
+    key, square, chunk = 16 * 64, 16 * 16, 3840 * 4
+    # Forward: exp G and V' written, exp G's last row read; W, scale q exp G, k exp(G_C − G), P and A both ways.
+    forward = path_traffic("fused", "fwd", PRODUCTION, "float32").bytes
+    assert forward == 78_888_960 + 245_760 + chunk * (2 * key + 64 + 6 * key + 4 * square) == 221_675_520
+    # Backward: q and k twice more, beta twice, dO once. exp G, k exp(G_C − G) and V' read twice; X and three sums both
+    # ways; P and A read, dP and dL both ways; S and dS of every second chunk; two small sums.
+    listed = moved_bytes(compulsory("bwd", PRODUCTION, "float32"))
+    again = 5 * INPUT + 2 * 245_760
+    handed = chunk * (6 * key + 8 * key + 6 * square + 2 * 64 * 64 + 2 * 64 + 2 * 16)
+    assert path_traffic("fused", "bwd", PRODUCTION, "float32").bytes == listed + again + handed
+    assert path_traffic("fused", "fwdbwd", PRODUCTION, "float32").bytes == forward + listed + again + handed
+
+
+def states_kept(size: OpSize, dtype: str) -> int:
+    tensors = path_traffic("fused", "bwd", size, dtype).tensors
+    assert tensors is not None
+    return next(t for t in tensors if t.name == "S").shape[0]
+
+
+@pytest.mark.parametrize(
+    ("size", "dtype", "kept"),
+    [
+        (PRODUCTION, "float32", 1920),
+        (PRODUCTION, "bfloat16", 3840),
+        (OpSize(1, 64, 1, 48, 48), "float32", 4),
+        (OpSize(1, 48, 1, 64, 64), "float32", 3),
+        (OpSize(1, 64, 1, 128, 128), "float32", 4),
+    ],
+)
+def test_every_second_state_is_kept_only_where_the_kernels_do(size: OpSize, dtype: str, kept: int) -> None:
+    assert states_kept(size, dtype) == kept
 
 
 @pytest.mark.parametrize("size", [PRODUCTION, OpSize(2, 40, 3, 48, 96)], ids=["production", "K ≠ V"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,8 +10,10 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
 
+from kdaprof.kda import traffic  # noqa: E402
+from kdaprof.kda.cost import OpSize  # noqa: E402
 from kdaprof.kda.fused import ops, plan, run, sizes  # noqa: E402
-from kdaprof.kda.fused.config import candidates  # noqa: E402
+from kdaprof.kda.fused.config import SAFE, candidates  # noqa: E402
 
 
 class Handle:
@@ -119,6 +122,34 @@ def test_states_stay_in_the_gradients_rows_only_where_they_fit() -> None:
         (half, 64, 64, 64),
     ):
         assert not plan.at_home((*dtypes, None), k_dim, v_dim, time)
+
+
+@pytest.mark.parametrize("size", [16, 32, 48, 64, 128])
+@pytest.mark.parametrize("time", [32, 48, 64])
+@pytest.mark.parametrize("name", ["float32", "bfloat16"])
+def test_the_traffic_listing_keeps_states_where_the_kernels_do(size: int, time: int, name: str) -> None:
+    dtypes = (*(getattr(torch, name),) * 5, None)
+    listed = traffic._states_at_home(OpSize(1, time, 1, size, size), name)
+    assert listed == plan.at_home(dtypes, size, size, time)
+
+
+@pytest.mark.parametrize(
+    ("size", "kind", "home", "used"),
+    [
+        (32, torch.float32, True, {"whole_warps", "back_warps", "state_warps"}),
+        (32, torch.float32, False, {"whole_warps", "back_warps", "kept_warps"}),
+        (128, torch.float32, False, {"recur_warps", "back_warps", "kept_warps"}),
+        (32, torch.bfloat16, False, {"recur_warps", "back_warps", "kept_warps"}),
+    ],
+)
+def test_which_warps_of_an_entry_a_kind_of_call_takes(size: int, kind: torch.dtype, home: bool, used: set[str]) -> None:
+    device, dtypes = torch.device("cpu"), (*(kind,) * 5, None)
+    marks = {f"{stage}_warps": 2**n for n, stage in enumerate(("recur", "whole", "back", "state", "kept"))}
+    config = replace(SAFE[32], **marks)
+    forward = plan.forward_plan(config, device, dtypes, size, size, False, "tf32x3")
+    backward = plan.backward_plan(config, device, dtypes, size, size, False, home, "tf32x3")
+    taken = {stage._options["num_warps"] for stage in (forward.recur, backward.recur, backward.state)}
+    assert taken == {marks[name] for name in used}
 
 
 @pytest.mark.parametrize("home", [False, True])
