@@ -59,12 +59,18 @@ def test_a_known_mix_is_recovered_and_so_are_its_phases(tmp_path: Path) -> None:
     assert main["name"] == "MainThread"
     phases = {phase["name"]: phase["layers"] for phase in main["phases"]}
     assert set(phases) == {"data", "ops", "other", "step"}
-    # 30 ms asleep and 70 ms of operations a step; ready without a core is neither's doing.
-    assert value(phases["step"], "waiting") == pytest.approx(0.30, abs=POINTS)
-    assert value(phases["step"], "python", "autograd", "no_core") == pytest.approx(0.70, abs=POINTS)
-    assert value(phases["data"], "waiting") > 0.5
+    # 30 ms asleep and 70 ms of operations a step, where nothing else runs; what it was in truth the loop itself says.
+    cycles = told_cycles(done.stderr)
+    wall, cpu, delay = (cycles[:, 6:] - cycles[:, :3]).sum(axis=0) / (cycles[:, 6] - cycles[:, 0]).sum()
+    assert wall == 1
+    assert value(phases["step"], "waiting") == pytest.approx(1 - cpu - delay, abs=POINTS)
+    assert value(phases["step"], "python", "autograd") == pytest.approx(cpu, abs=POINTS)
+    assert value(phases["step"], "no_core") == pytest.approx(delay, abs=POINTS)
+    # The counters are read every 10 ms: the borders of phases are blurred, the sum is not.
+    nap_wall, nap_cpu, nap_delay = (cycles[:, 3:6] - cycles[:, :3]).sum(axis=0)
+    assert value(phases["data"], "waiting") > 0.5 * (nap_wall - nap_cpu - nap_delay) / nap_wall
     assert value(phases["ops"], "waiting") < 0.25
-    assert value(phases["ops"], "autograd") > 0.1
+    assert value(phases["ops"], "autograd") > 0.1 * value(phases["ops"], "python", "autograd")
     assert phases["ops"]["aten"]["missing"] == "not-supported"
     assert value(main["layers"], "import") > 0
     files = {path.name for path in (tmp_path / "out").iterdir()}
@@ -85,12 +91,12 @@ def test_native_stacks_see_inside_the_calls_and_recover_the_mix(tmp_path: Path) 
             assert loop.stdout.readline() == "ready\n"
             done = kdaprof("--pid", str(loop.pid), "--native", "--duration", "5", "--out", str(tmp_path), "--json")
             loop.send_signal(signal.SIGINT)
-            cycles = [line.split() for line in loop.stdout.read().splitlines() if line.count(" ") == 8]
+            cycles = told_cycles(loop.stdout.read())
         finally:
             loop.kill()
     assert done.returncode == 0, done.stderr
     seen = document(done.stdout)
-    whole, mix = cycle_times(tmp_path, np.array(cycles, np.int64))
+    whole, mix = cycle_times(tmp_path, cycles)
     found = whole["waiting"] / sum(whole.values())
     # What nobody could see, since kdaprof had no core to look, is said, and only then is a larger fault allowed.
     unseen = seen["unseen"]["value"]
@@ -109,10 +115,16 @@ def test_native_stacks_see_inside_the_calls_and_recover_the_mix(tmp_path: Path) 
     assert "a trace alone" in bare["threads"][0]["layers"]["no_core"]["detail"]
 
 
+def told_cycles(text: str) -> IntArray:
+    """What the loop says of its cycles, a row each; other lines are left out."""
+    rows = [line.split() for line in text.splitlines()]
+    return np.array([row for row in rows if len(row) == 9 and all(word.isdecimal() for word in row)], np.int64)
+
+
 def cycle_times(folder: Path, cycles: IntArray) -> tuple[dict[Layer, float], dict[str, float]]:
     """Time by layer in the loop's whole cycles, and the mix of the same cycles by the loop's own clocks.
 
-    A sleep is 30 ms at most: what lasts longer was stopped. Operations never wait: what they were off was stopped, too.
+    A sleep is 9 ms: what lasts longer was stopped. Operations never wait: what they were off was stopped, too.
     """
     record, trace, ticks = read_record(folder), read_trace(folder), read_threads(folder)
     holds = read_holds(folder)
@@ -126,7 +138,7 @@ def cycle_times(folder: Path, cycles: IntArray) -> tuple[dict[Layer, float], dic
     view = stacks_view(record, trace, ticks, holds, intervals=intervals)
     (whole,) = view.threads[0].phases
     nap_ns, nap_cpu_ns, nap_delay_ns = (during[:, 3:6] - during[:, :3]).T
-    asleep = float(np.minimum(nap_ns - nap_cpu_ns - nap_delay_ns, 30_000_000).sum())
+    asleep = float(np.minimum(nap_ns - nap_cpu_ns - nap_delay_ns, 9_000_000).sum())
     cpu, delay = (float((during[:, 6 + k] - during[:, k]).sum()) for k in (1, 2))
     total = asleep + cpu + delay
     return whole.layers, {"asleep": asleep / total, "no_core": delay / total}
