@@ -202,8 +202,9 @@ def _show_trouble(console: Console, scene: Scene) -> None:
 
 def _show_notes(console: Console, scene: Scene, *, headed: bool) -> None:
     """Where a loop ended, and what failed in its profiler; the notes of a probe stand here where it is partial."""
-    watched = any(cell.record.observed and cell.record.observed.borders == "loop" for cell in scene.cells)
-    if not scene.record.notes or not (watched or not scene.record.complete):
+    seen = [cell.record.observed for cell in scene.cells]
+    watched = not seen or any(one is not None and one.borders == "loop" for one in seen)  # none: a loop without a step
+    if not scene.record.notes or (scene.record.complete and not watched):
         return
     if not headed:
         _section(console, "Notes")

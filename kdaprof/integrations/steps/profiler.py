@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import math
 import os
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -85,6 +86,8 @@ class StepProfiler:
         lab: LoopLab | None = None,
         environ: Mapping[str, str] | None = None,
     ) -> None:
+        if not 0 <= live_seconds < math.inf:
+            raise UsageError(f"live_seconds={live_seconds}: seconds between two lines, 0 for a line a step")
         rank = rank_of(os.environ if environ is None else environ)
         if out is None and rank is not None:
             raise UsageError("out is needed under torchrun: all ranks must name the same directory")
@@ -176,6 +179,8 @@ class StepProfiler:
         if interrupted is not None:
             self._run.notes.append(interrupted)
         self._guarded("the last steps could not be read", self._recorder.drain)
+        if not self._run.steps:
+            self._run.notes.append("no step came to its end: put `with prof.step():` around each step of the loop")
         self._guarded("the run could not be closed", lambda: self._run.close(complete=interrupted is None))
         self._guarded("the figures could not be derived", self._derive)
 

@@ -409,6 +409,8 @@ def test_faults_before_the_loop(tmp_path: Path) -> None:
         ({"shape": {"B": "8"}}, "sizes are whole numbers"),
         ({"shape": {"B/T": 1}}, "shape has B/T=1"),
         ({"dtype": "bf16"}, "dtype 'bf16' is unknown"),
+        ({"live_seconds": -1}, "live_seconds=-1: seconds between two lines"),
+        ({"live_seconds": float("nan")}, "live_seconds=nan: seconds between two lines"),
         ({"path": "a/b"}, "path 'a/b': one word"),
     ):
         with pytest.raises(UsageError, match=says):
@@ -421,6 +423,13 @@ def test_faults_before_the_loop(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"^out=.*: not empty; choose another or pass force=True"):
         profiler(tmp_path / "full")
     assert [path.name for path in (tmp_path / "full").iterdir()] == ["notes.txt"]
+
+
+def test_a_loop_without_a_step_says_so(tmp_path: Path) -> None:
+    with profiler(tmp_path / "run") as prof:
+        pass
+    assert prof.notes == ("no step came to its end: put `with prof.step():` around each step of the loop",)
+    assert prof.notes[0][:24] in prof.summary()
 
 
 def test_anonymous(tmp_path: Path) -> None:
