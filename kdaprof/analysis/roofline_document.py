@@ -142,6 +142,7 @@ def _base(one: Stood) -> Json:
         "bound": row.bound,
         "serial_ns": to_json(row.serial),
         "cell": call.id if call else None,
+        "bytes_when_run": one.bytes_when_run,
         "wall_ns": to_json(call.wall if call else not_run),
         "gpu_busy_ns": to_json(call.busy if call else not_run),
         "floor_share": to_json(one.share),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from kdaprof.analysis.figure import derived, estimate_of
 from kdaprof.analysis.guards.floor import FLOOR_SHARE_MIN
 from kdaprof.analysis.propagate import exact, ratio
-from kdaprof.analysis.roofline import Row
+from kdaprof.analysis.roofline import PATH, Row
 from kdaprof.errors import UsageError
 from kdaprof.kda.cost import Shape
 from kdaprof.runs.cells import CellKey
@@ -27,6 +27,8 @@ class Call:
     busy: Fact
     evicts: bool
     """Whether what it touches before it meets the same input again is more than L2 holds, so that bytes must move."""
+    path_bytes: int | None = None
+    """The path's own bytes as kdaprof listed them when the cell ran."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +38,13 @@ class Stood:
     row: Row
     call: Call | None
     share: Fact
+
+    @property
+    def bytes_when_run(self) -> int | None:
+        """The path's own bytes by the listing of then, where today's is another: its kernels, or the list, changed."""
+        if self.call is None or self.row.basis.name != PATH or self.call.path_bytes == self.row.basis.bytes:
+            return None
+        return self.call.path_bytes
 
 
 def measured_size(
@@ -119,7 +128,13 @@ def _call(cell: CellRecord, result: CellResult) -> Call:
     if seen is not None and seen.work is not None and seen.l2_bytes is not None:
         sets = seen.input_sets if seen.cache == "rotate" else 1
         evicts = seen.work.bytes_compulsory * sets > seen.l2_bytes
-    return Call(id=cell.id, wall=result.facts["wall_ns"], busy=result.facts["gpu_busy_ns"], evicts=evicts)
+    return Call(
+        id=cell.id,
+        wall=result.facts["wall_ns"],
+        busy=result.facts["gpu_busy_ns"],
+        evicts=evicts,
+        path_bytes=seen.work.bytes_path if seen is not None and seen.work is not None else None,
+    )
 
 
 def _share(row: Row, call: Call | None, run: str | None) -> Fact:

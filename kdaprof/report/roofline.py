@@ -40,6 +40,11 @@ def show_roofline(console: Console, roofline: Roofline, *, tensors: bool) -> Non
         console.print(_rows([one for one in roofline.stood if one.row.basis.name == name]))
     for text in _missing(roofline.stood):
         _line(console, text, "dim")
+    for ran in roofline.stood:
+        if ran.bytes_when_run is not None:
+            name = f"{ran.row.basis.path} {ran.row.basis.phase}"
+            then = format_bytes(ran.bytes_when_run)
+            _line(console, f"{name}: when it ran its list had {then}; the kernels or the list have changed", "yellow")
     console.print()
     _line(console, _chain(roofline), "")
     for text in _chain_times(roofline.stood):

@@ -111,6 +111,20 @@ def test_a_call_faster_than_its_floor_is_a_finding_about_the_floor() -> None:
     assert beaten(stand([row], {("fused", "fwd"): cached}, "run")) == ()
 
 
+def test_a_path_whose_bytes_were_listed_otherwise_when_it_ran_says_so() -> None:
+    wall = Fact(value=1e6, unit="ns", n=5)
+
+    def then(name: str, listed: int | None) -> int | None:
+        row = roof(basis(name), REPORTED, serial_of(PRODUCTION, None))
+        call = Call(id="a", wall=wall, busy=wall, evicts=True, path_bytes=listed)
+        return stand([row], {("fused", "fwd"): call}, "run")[0].bytes_when_run
+
+    assert then("path", 1_000) == 1_000
+    assert then("path", basis("path").bytes) is None
+    assert then("path", None) is None
+    assert then("compulsory", 1_000) is None
+
+
 def test_a_share_inherits_what_refuses_its_parts() -> None:
     row = roof(basis("compulsory"), REPORTED, serial_of(PRODUCTION, None))
     busy = Fact(value=1e6, unit="ns", n=5).refuse(Reason("Q07", "moving clocks"))
