@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -82,12 +83,19 @@ def target_phases(target: str, device: str) -> tuple[str, ...]:
 
 
 def _made(target: str, device: str) -> Any:
+    here = Path.cwd()
     make = load_target(target)
     try:
-        return make(device)
+        made = make(device)
     except (Exception, SystemExit) as error:
         name = target.partition(":")[2]
         raise OwnStepError(f"--target {target}: {name}({device!r}) failed: {_told(error)}") from error
+    there = Path.cwd()
+    if there != here:
+        # The run's directory, the history and the module itself, in a process of its own, are found from here.
+        os.chdir(here)
+        raise OwnStepError(f"--target {target}: it changed the working directory to {there}; let it use whole paths")
+    return made
 
 
 def _told(error: BaseException) -> str:

@@ -99,6 +99,7 @@ def test_a_target_that_cannot_be_made_says_why(
         ),
         ("    return other()", "make_step('cpu') failed: NameError"),
         ("    import sys; sys.exit(0)", "make_step('cpu') failed: it called sys.exit(0)"),
+        ("    import os; os.chdir('/'); return print", "changed the working directory to /; let it use whole paths"),
     ],
 )
 def test_a_make_step_that_fails_is_the_user_s_fault_not_kdaprof_s(
@@ -114,6 +115,7 @@ def test_a_make_step_that_fails_is_the_user_s_fault_not_kdaprof_s(
     assert says in told
     assert "fault in kdaprof" not in told
     assert told.count("\n") == 1
+    assert Path.cwd() == tmp_path
     monkeypatch.delitem(sys.modules, "raising_step", raising=False)
 
 
