@@ -71,6 +71,7 @@ def test_rows_add_up_and_the_op_stands_below_its_phase() -> None:
         (70, 30, "the host runs ahead"),
         (70, 70, "timed apart"),
         (90, 90, "timed apart"),
+        (90, 30, "timed apart"),
     ],
 )
 def test_a_sum_that_is_off_is_explained(wall: float, host: float, why: str | None) -> None:
