@@ -137,7 +137,7 @@ def _show_title(console: Console, name: str, pairs: Sequence[Pair]) -> list[Cell
     ran = [cell for cell in cells if cell.record.status == "ok"] or cells
     console.print()
     title = Text(name, style="bold")
-    title.append("  ").append(_proof([cell.result.evidence for cell in ran]))
+    title.append("  ").append(_proof(_telling(ran)))
     console.print(title, soft_wrap=True)
     return cells
 
@@ -168,6 +168,16 @@ def _draw(console: Console, table: Upright) -> None:
             line.append("  " + " " * (width - len(text)))
             line.append(text, style="dim" if entry.rules or entry.missing else "")
         console.print(line, soft_wrap=True)
+
+
+def _telling(ran: Sequence[Cell]) -> list[Evidence]:
+    """The evidence that a title is about. Nothing is declared of a captured step: it adds what it contradicts."""
+    eager = [cell for cell in ran if cell.key.mode == "eager"]
+    return [
+        cell.result.evidence
+        for cell in ran
+        if cell.key.workload != "step" or not eager or cell in eager or cell.result.evidence.verdict == "contradicted"
+    ]
 
 
 def _proof(found: Sequence[Evidence]) -> Text:

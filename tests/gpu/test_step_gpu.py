@@ -25,6 +25,7 @@ pytestmark = [
     # torch's own words on what its compiler and its graphed callables do; nothing of them is ours to change.
     pytest.mark.filterwarnings("ignore:The AccumulateGrad node's stream does not match:UserWarning"),
     pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning"),
+    pytest.mark.filterwarnings("ignore:The CUDA Graph is empty:UserWarning"),
     pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores for float32:UserWarning"),
 ]
 SMALL = replace(STEP_EFFORT, rounds=2, rounds_most=1, samples=3, warmup=4, profiled=2, profiled_full=1, util_seconds=0)

@@ -53,12 +53,13 @@ class _Entrance(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, mark: Mark, *args: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """Views: nothing is launched."""
+        """Views: nothing is launched, in the backward neither: an input without a gradient gets no zeros for one."""
+        ctx.set_materialize_grads(False)
         ctx.mark = mark
         return tuple(argument.view_as(argument) for argument in args)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+    def backward(ctx: Any, *gradients: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
         """Gradients as they are."""
         ctx.mark("bwd.kda", False)
         return (None, *gradients)

@@ -87,6 +87,16 @@ def test_a_result_that_is_off_or_not_a_number_is_refused_in_words() -> None:
         assert reason.startswith("wrong result: dq is ")
 
 
+def test_a_result_of_half_precision_is_held_to_its_own_rounding() -> None:
+    """Autocast hands q, k and g over in float32, v and beta in bfloat16: dbeta comes back rounded to bfloat16."""
+    want = torch.rand(1000, dtype=torch.float64) + 0.5
+    for dtype in (torch.bfloat16, torch.float16):
+        rounded = want.to(dtype)
+        assert float((rounded.double() - want).norm() / want.norm()) > 1e-4
+        assert check._judge({"dbeta": (rounded, want)}, 1e-4) is None
+        assert check._judge({"dbeta": (1.02 * rounded, want)}, 1e-4) is not None
+
+
 def test_every_precision_has_a_limit() -> None:
     halves = (torch.bfloat16,) * 3
     for precision in ("tf32x3", "ieee", "tf32"):
