@@ -18,8 +18,9 @@ import torch
 
 from kdaprof.errors import UnavailableError
 from kdaprof.kda.fused.config import KernelConfig, candidates
-from kdaprof.kda.fused.plan import BackwardPlan, Dtypes, ForwardPlan, Stage, backward_plan, forward_plan
+from kdaprof.kda.fused.plan import BackwardPlan, Dtypes, ForwardPlan, backward_plan, forward_plan
 from kdaprof.kda.fused.run import Job, backward_jobs, forward_jobs, on
+from kdaprof.kda.fused.stage import Stage
 
 
 @dataclass(frozen=True, slots=True)

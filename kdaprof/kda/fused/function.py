@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -20,6 +22,12 @@ def check_precision(precision: str) -> None:
         raise UsageError(f"precision {precision!r} is none of {', '.join(PRECISIONS)}")
 
 
+@lru_cache(maxsize=1)
+def _launch() -> Any:
+    """The module that launches, imported by the first call: it imports Triton."""
+    return importlib.import_module("kdaprof.kda.fused.launch")
+
+
 class FusedKda(torch.autograd.Function):
     """Saves its inputs and the forward's records; the backward makes the states again."""
 
@@ -29,8 +37,7 @@ class FusedKda(torch.autograd.Function):
         final_state: bool, precision: str,
     ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
         """See `fused_kda`."""
-        from kdaprof.kda.fused import launch  # noqa: PLC0415  imports Triton
-
+        launch = _launch()
         q, k, v, g, beta = q.contiguous(), k.contiguous(), v.contiguous(), g.contiguous(), beta.contiguous()
         h0 = None if h0 is None else h0.contiguous()
         o, ht, rec = launch.forward(
@@ -44,9 +51,7 @@ class FusedKda(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, do: Tensor | None, dht: Tensor | None) -> tuple[Tensor | None, ...]:
-        """Gradients of q, k, v, g, beta and the initial state; None where none is asked for."""
-        from kdaprof.kda.fused import launch  # noqa: PLC0415
-
+        """Gradients of q, k, v, g, beta and the initial state (None without one)."""
         if hooks.on_backward is not None:
             hooks.on_backward()
         q, k, v, g, beta, h0, rec = ctx.saved_tensors
@@ -54,9 +59,8 @@ class FusedKda(torch.autograd.Function):
         dht = None if dht is None else dht.contiguous()
         if do is None and dht is None:
             return (None,) * 9
-        grads = launch.backward(q, k, v, g, beta, h0, rec, do, dht, ctx.scale, ctx.precision)
-        wanted = ctx.needs_input_grad
-        return (*(x if need else None for x, need in zip(grads, wanted, strict=False)), None, None, None)
+        # All come out of the same kernels; autograd drops those that nobody asked for.
+        return (*_launch().backward(q, k, v, g, beta, h0, rec, do, dht, ctx.scale, ctx.precision), None, None, None)
 
 
 def fused_kda(

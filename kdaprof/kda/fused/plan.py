@@ -1,52 +1,19 @@
-"""What stays the same from call to call: each kernel with its constants, options and, once compiled, its handle.
-
-`kernel[grid](…)` binds, specialises and looks up its arguments at every call; a compiled handle does not, which on
-an H200's host takes a third off a launch. The handle was compiled for pointers at 16-byte borders, so a call with
-any other pointer goes the long way, where Triton compiles a version for it.
-"""
+"""What stays the same from call to call: each stage of a kind of call with its constants and options."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import torch
 
 from kdaprof.kda.fused.config import KernelConfig, block, channel_warps, pad
 from kdaprof.kda.fused.kernels import kept, pairs, prepare, recur, state
 from kdaprof.kda.fused.sizes import GROUP, gradient_elements, in_place, pairs_elements, record_elements
+from kdaprof.kda.fused.stage import Stage
 from kdaprof.kda.fused.support import CHUNK
 
 Dtypes = tuple[torch.dtype | None, ...]
-
-
-class Stage:
-    """One kernel, ready to launch on tensors."""
-
-    __slots__ = ("_compiled", "_constants", "_kernel", "_options", "_values")
-
-    def __init__(self, kernel: Any, constants: dict[str, Any], **options: Any) -> None:
-        """`constants` are the kernel's last parameters, in any order; `options` are Triton's."""
-        self._kernel, self._constants, self._options = kernel, constants, options
-        self._values = tuple(constants[name] for name in kernel.arg_names[-len(constants) :])
-        self._compiled: Any = None
-
-    def __call__(self, grid: int, aligned: bool, *arguments: Any) -> None:
-        """Launch `grid` programs; `aligned` says that every pointer in `arguments` is a multiple of 16."""
-        if aligned and self._compiled is not None:
-            self._compiled[(grid, 1, 1)](*arguments, *self._values)
-            return
-        compiled = self._kernel[(grid,)](*arguments, **self._constants, **self._options)
-        if aligned:
-            self._compiled = compiled
-
-    def compile(self, *arguments: Any) -> None:
-        """Compile and load for aligned pointers without a launch; a torch dtype in `arguments` stands for a tensor."""
-        if self._compiled is None:
-            compiled = self._kernel.warmup(*arguments, grid=(1,), **self._constants, **self._options)
-            compiled[(1, 1, 1)]  # loads the module and builds the launcher; launches nothing
-            self._compiled = compiled
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +24,11 @@ class ForwardPlan:
     blocks: int
     prepare: Stage
     recur: Stage
+
+    @property
+    def compiled(self) -> bool:
+        """Whether every stage takes addresses."""
+        return self.prepare.compiled and self.recur.compiled
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +41,11 @@ class BackwardPlan:
     recur: Stage
     state: Stage
     pairs: Stage
+
+    @property
+    def compiled(self) -> bool:
+        """Whether every stage takes addresses."""
+        return self.recur.compiled and self.state.compiled and self.pairs.compiled
 
 
 def at_home(dtypes: Dtypes, k_dim: int, v_dim: int, time: int) -> bool:

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from kdaprof.kda.fused.plan import BackwardPlan, Dtypes, ForwardPlan, Stage
+from kdaprof.kda.fused.plan import BackwardPlan, Dtypes, ForwardPlan
 from kdaprof.kda.fused.sizes import chunks_of
+from kdaprof.kda.fused.stage import Stage, addresses
 
 
 def on(device: torch.device) -> contextlib.AbstractContextManager[object]:
@@ -39,17 +40,20 @@ def run_forward(
     with on(device):
         o = torch.empty_like(v)
         rec = torch.empty(rows * chunks * plan.record, dtype=torch.float32, device=device)
-        ht = None
-        if final_state:
-            ht = torch.empty((batch, heads, k_dim, v.shape[3]), dtype=torch.float32, device=device)
+        shape = (batch, heads, k_dim, v.shape[3])
         if o.numel() == 0:
+            ht = torch.empty(shape, dtype=torch.float32, device=device) if final_state else None
             if ht is not None and ht.numel():
                 ht.zero_() if h0 is None else ht.copy_(h0)
             return o, ht, rec
-        bits = q.data_ptr() | k.data_ptr() | v.data_ptr() | g.data_ptr() | beta.data_ptr()
-        aligned = (bits if h0 is None else bits | h0.data_ptr()) & 15 == 0
-        plan.prepare(rows * chunks, aligned, q, k, g, beta, rec, o, scale, time, heads, chunks, 0)
-        plan.recur(rows * plan.blocks, aligned, rec, v, beta, h0, o, ht, time, heads, chunks)
+        tensors = (q, k, v, g, beta, h0, o, rec)
+        at, aligned = addresses(tensors)
+        short = aligned and plan.compiled
+        q_, k_, v_, g_, beta_, h0_, o_, rec_ = at if short else tensors
+        plan.prepare(rows * chunks, aligned, q_, k_, g_, beta_, rec_, o_, scale, time, heads, chunks, 0)
+        # What the first launch does without is made while it runs.
+        ht = torch.empty(shape, dtype=torch.float32, device=device) if final_state else None
+        plan.recur(rows * plan.blocks, aligned, rec_, v_, beta_, h0_, o_, ht, time, heads, chunks)
     return o, ht, rec
 
 
@@ -63,30 +67,36 @@ def run_backward(
     chunks = chunks_of(time)
     rows = batch * heads
     with on(device):
-        dq, dk, dv = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
-        dg, dbeta = torch.empty_like(g), torch.empty_like(beta)
+        dq, dk, dv, dg = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v), torch.empty_like(g)
         dh0 = None if h0 is None else torch.empty_like(h0)
         if q.numel() == 0:
             if dh0 is not None and dh0.numel():
                 dh0.zero_() if dht is None else dh0.copy_(dht)
-            return dq, dk, dv, dg, dbeta, dh0
+            return dq, dk, dv, dg, torch.empty_like(beta), dh0
         if do is None:
             do = torch.zeros_like(v)
         grec = torch.empty(rows * chunks * plan.record, dtype=torch.float32, device=device)
-        bits = q.data_ptr() | k.data_ptr() | v.data_ptr() | g.data_ptr() | beta.data_ptr() | do.data_ptr()
-        bits = bits if h0 is None else bits | h0.data_ptr()
-        aligned = (bits if dht is None else bits | dht.data_ptr()) & 15 == 0
+        tensors = (q, k, v, g, beta, h0, rec, do, dht, dq, dk, dv, dg, dh0, grec)
+        at, aligned = addresses(tensors)
+        short = aligned and plan.compiled
+        q_, k_, v_, g_, beta_, h0_, rec_, do_, dht_, dq_, dk_, dv_, dg_, dh0_, grec_ = at if short else tensors
         plan.recur(
-            2 * rows * plan.blocks, aligned, rec, grec, q, k, beta, h0, do, dht, dh0, dq, dk, dg, dv, scale, time,
-            heads, chunks,
+            2 * rows * plan.blocks, aligned, rec_, grec_, q_, k_, beta_, h0_, do_, dht_, dh0_, dq_, dk_, dg_, dv_,
+            scale, time, heads, chunks,
         )  # fmt: skip
         if plan.home:
             plan.state(
-                rows * chunks // 2, aligned, rec, grec, q, k, v, beta, do, dv, dq, dk, dg, scale, time, heads, chunks
-            )
+                rows * chunks // 2, aligned, rec_, grec_, q_, k_, v_, beta_, do_, dv_, dq_, dk_, dg_, scale, time,
+                heads, chunks,
+            )  # fmt: skip
         else:
-            plan.state(rows * chunks, aligned, rec, v, beta, do, grec, dv, dq, dk, dg, scale, time, heads, chunks)
-        plan.pairs(rows * chunks, aligned, q, k, g, beta, grec, dq, dk, dg, dbeta, time, heads, chunks, 0)
+            plan.state(
+                rows * chunks, aligned, rec_, v_, beta_, do_, grec_, dv_, dq_, dk_, dg_, scale, time, heads, chunks
+            )
+        dbeta = torch.empty_like(beta)  # nothing before needs it
+        plan.pairs(
+            rows * chunks, aligned, q_, k_, g_, beta_, grec_, dq_, dk_, dg_, dbeta, time, heads, chunks, 0
+        )  # fmt: skip
     return dq, dk, dv, dg, dbeta, dh0
 
 

@@ -10,6 +10,8 @@ from kdaprof.kda.fused.support import CHUNK
 
 GROUP = 2 * CHUNK
 
+_FULL = (torch.float32,) * 4
+
 
 def _lines(elements: int) -> int:
     """Float32 elements, up to the next 128 bytes."""
@@ -26,7 +28,7 @@ def in_place(dtypes: Sequence[torch.dtype | None], k_dim: int, v_dim: int) -> bo
 
     `dtypes` are those of q, k, v, g at least. Layouts: `kernels/common.py`.
     """
-    return k_dim == v_dim and v_dim in (16, 32, 64) and all(x is torch.float32 for x in dtypes[:4])
+    return k_dim == v_dim and v_dim in (16, 32, 64) and tuple(dtypes[:4]) == _FULL
 
 
 def record_elements(k_dim: int, v_dim: int, in_place: bool) -> int:

@@ -1,9 +1,8 @@
-"""Plans: which launch goes through the compiled handle, and what the records hold."""
+"""Plans: what a kind of call takes from a table entry, and what the records hold."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -14,78 +13,6 @@ from kdaprof.kda import traffic  # noqa: E402
 from kdaprof.kda.cost import OpSize  # noqa: E402
 from kdaprof.kda.fused import ops, plan, run, sizes  # noqa: E402
 from kdaprof.kda.fused.config import SAFE, candidates  # noqa: E402
-
-
-class Handle:
-    def __init__(self) -> None:
-        self.launches: list[tuple[Any, ...]] = []
-
-    def __getitem__(self, grid: tuple[int, ...]) -> Any:
-        return lambda *arguments: self.launches.append((grid, arguments))
-
-
-class Kernel:
-    """Stands for a JIT function: each long launch compiles a handle."""
-
-    arg_names = ("x", "n", "A", "B")
-
-    def __init__(self, compiles: bool = True) -> None:
-        self.compiles = compiles
-        self.launches: list[tuple[Any, ...]] = []
-        self.handles: list[Handle] = []
-        self.warmed: list[tuple[Any, ...]] = []
-
-    def warmup(self, *arguments: Any, grid: tuple[int, ...], **named: Any) -> Handle:
-        self.warmed.append((grid, arguments, named))
-        self.handles.append(Handle())
-        return self.handles[-1]
-
-    def __getitem__(self, grid: tuple[int, ...]) -> Any:
-        def launch(*arguments: Any, **named: Any) -> Handle | None:
-            self.launches.append((grid, arguments, named))
-            self.handles.append(Handle())
-            return self.handles[-1] if self.compiles else None
-
-        return launch
-
-
-def test_the_second_aligned_launch_takes_the_handle_with_constants_in_the_kernels_order() -> None:
-    kernel = Kernel()
-    stage = plan.Stage(kernel, {"B": 2, "A": 1}, num_warps=4)
-    stage(7, True, "x", 3)
-    stage(8, True, "y", 4)
-    assert kernel.launches == [((7,), ("x", 3), {"B": 2, "A": 1, "num_warps": 4})]
-    assert kernel.handles[0].launches == [((8, 1, 1), ("y", 4, 1, 2))]
-
-
-def test_an_unaligned_pointer_never_meets_the_handle() -> None:
-    kernel = Kernel()
-    stage = plan.Stage(kernel, {"A": 1, "B": 2})
-    for aligned in (False, True, False):
-        stage(1, aligned, "x", 3)
-    assert len(kernel.launches) == 3
-    assert all(not handle.launches for handle in kernel.handles)
-    stage(1, True, "x", 3)
-    assert len(kernel.handles[1].launches) == 1
-
-
-def test_the_interpreter_has_no_handle() -> None:
-    kernel = Kernel(compiles=False)
-    stage = plan.Stage(kernel, {"A": 1, "B": 2})
-    for _ in range(3):
-        stage(1, True, "x", 3)
-    assert len(kernel.launches) == 3
-
-
-def test_a_stage_compiled_ahead_launches_through_its_handle() -> None:
-    kernel = Kernel()
-    stage = plan.Stage(kernel, {"A": 1, "B": 2}, num_warps=1)
-    stage.compile(torch.float32, 3)
-    stage.compile(torch.float32, 3)
-    assert kernel.warmed == [((1,), (torch.float32, 3), {"A": 1, "B": 2, "num_warps": 1})]
-    stage(5, True, "x", 3)
-    assert kernel.launches == []
-    assert kernel.handles[0].launches == [((5, 1, 1), ("x", 3, 1, 2))]
 
 
 @pytest.mark.parametrize("k_dim", [16, 48, 64, 128])
