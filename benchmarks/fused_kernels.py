@@ -197,7 +197,7 @@ def call(shape: tuple[int, ...], dtype: str, precision: str) -> None:
     """Print host, wall, pipelined and busy times of whole calls, first call included."""
     import torch  # noqa: PLC0415
 
-    from kdaprof.kda.fused import fused_kda  # noqa: PLC0415
+    from kdaprof.kda.fused import fused_kda, hooks  # noqa: PLC0415
 
     args = make(shape, dtype)
     start = time.perf_counter()
@@ -212,9 +212,16 @@ def call(shape: tuple[int, ...], dtype: str, precision: str) -> None:
     def both() -> Any:
         return torch.autograd.grad(forward(), args, do)
 
-    for name, body in (("fwd", forward), ("fwdbwd", both)):
-        hosts, walls = [], []
+    def alone() -> Any:
+        with torch.autograd.set_multithreading_enabled(False):
+            return both()
+
+    begun: list[int] = []
+    hooks.on_backward = lambda: begun.append(time.perf_counter_ns())
+    for name, body in (("fwd", forward), ("fwdbwd", both), ("fwdbwd, no thread for the backward", alone)):
+        hosts, walls, begins = [], [], []
         for _ in range(150):
+            begun.clear()
             torch.cuda.synchronize()
             t0 = time.perf_counter_ns()
             body()
@@ -222,6 +229,7 @@ def call(shape: tuple[int, ...], dtype: str, precision: str) -> None:
             torch.cuda.synchronize()
             walls.append(time.perf_counter_ns() - t0)
             hosts.append(t1 - t0)
+            begins += [at - t0 for at in begun]
         t0 = time.perf_counter_ns()
         for _ in range(100):
             body()
@@ -231,8 +239,10 @@ def call(shape: tuple[int, ...], dtype: str, precision: str) -> None:
         at = torch.cuda.memory_allocated()
         body()
         peak = torch.cuda.max_memory_allocated() - at
-        print(f"{name}: wall {median(walls[50:]) / 1e3:.1f} us  host {median(hosts[50:]) / 1e3:.1f}  "
+        where = f"  the backward begins at {median(begins[50:]) / 1e3:.1f}" if begins else ""
+        print(f"{name}: wall {median(walls[50:]) / 1e3:.1f} us  host {median(hosts[50:]) / 1e3:.1f}{where}  "
               f"pipelined {pipelined / 1e3:.1f}  peak beyond inputs {peak / 1e6:.1f} MB")  # fmt: skip
+    hooks.on_backward = None
     print({name: round(us, 1) for name, us in busy(args, precision, 30).items()})
 
 
