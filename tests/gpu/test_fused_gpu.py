@@ -314,3 +314,35 @@ def test_an_entry_that_does_not_compile_is_skipped_and_recorded(monkeypatch: pyt
     assert all(entry.reason for entry in found)
     entries.choose_forward.cache_clear()
     entries.choose_backward.cache_clear()
+
+
+def test_a_launch_hook_sees_every_kernel_and_none_once_it_is_gone() -> None:
+    """Launches pass Triton's bookkeeping by, but not a profiler that hangs in it."""
+    from triton import knobs
+
+    from kdaprof.kda.fused import LAUNCHES, fused_kda
+
+    made = oracle.inputs((1, 64, 1, 32, 32), -0.1, 0.0, torch.float32, "cuda")
+    args = [made[name].requires_grad_() for name in oracle.NAMES[:5]]
+    seen: list[str] = []
+
+    def hook(metadata: Any) -> None:
+        seen.append(metadata.get()["name"])
+
+    def step() -> list[torch.Tensor]:
+        o = fused_kda(*args, scale=1.0)[0]
+        return [o, *torch.autograd.grad(o, args, torch.ones_like(o))]
+
+    plain = step()
+    knobs.runtime.launch_enter_hook.add(hook)
+    try:
+        watched = step()
+    finally:
+        knobs.runtime.launch_enter_hook.remove(hook)
+    assert len(seen) == sum(LAUNCHES.values())
+    assert all(name.startswith("kdaprof_kda_") for name in seen)
+    plain_again = step()
+    assert len(seen) == sum(LAUNCHES.values())
+    for one, other, third in zip(plain, watched, plain_again, strict=True):
+        assert torch.equal(one, other)
+        assert torch.equal(one, third)
