@@ -70,7 +70,7 @@ gpu-step-run: ## the training step on a GPU: attribution, modes, cold steps, swe
 	  --out $(OUT)-max-iter || rc=$$?; \
 	exit $$rc
 
-# Three runs, within 200 s on an H200: the op (about 90 s), attention (60), the matrix product (40).
+# Three runs, 220 s on an H200: the op (120 s with its start), attention (45), the matrix product (50).
 gpu-baseline-run: ## a field report's sections 1 to 3 on a GPU, into OUT, OUT-attention and OUT-gemm, then its tables
 	@rc=0; \
 	$(GPU_PYTHON) -m kdaprof probe --paths fused,tensor --phases fwd,bwd,fwdbwd --modes eager,graph --samples 8 \

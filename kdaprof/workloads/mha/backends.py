@@ -22,6 +22,8 @@ _OPERATORS: Final = {"flash_attention": "flash", "cudnn_attention": "cudnn", "ef
 
 _HEADING: Final = "not used because"
 """In the warning that stands before the reasons."""
+_SWITCHED_OFF: Final = "runtime disabled"
+"""Of the backends that we have switched off to ask about one."""
 # What torch says when a backend is not for this call, as against a call that went wrong.
 _NOT_FOR_THIS: Final = ("no available kernel", "no viable backend", "cudnn frontend error", "execution plan")
 
@@ -80,7 +82,7 @@ def why_not(backend: SDPBackend, call: Callable[[], object]) -> str | None:
             texts = [str(one.message) for one in said]
             if not _is_refusal(error, texts):
                 raise
-            reasons = [_told(text) for text in texts if _HEADING not in text]
+            reasons = [_told(text) for text in texts if _HEADING not in text and _SWITCHED_OFF not in text]
             return "UNAVAILABLE: " + ("; ".join(dict.fromkeys(filter(None, reasons))) or _told(first_line(error)))
     return None
 

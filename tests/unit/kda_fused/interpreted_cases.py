@@ -99,7 +99,7 @@ def partial() -> dict[str, object]:
 
 
 def self_check() -> dict[str, object]:
-    """The check that a first call makes: it passes the kernels as they are, and fails them against a recurrence that is one per cent off."""
+    """The first call's check passes the kernels as they are, and fails them against a recurrence one per cent off."""
     device, said = torch.device("cpu"), []
     full, half = torch.float32, torch.bfloat16
     for dtypes, home in (

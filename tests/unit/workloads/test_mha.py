@@ -146,3 +146,16 @@ def test_work_of_the_field_reports_shape() -> None:
     assert backward.flops * 2 == work.flops * 5
     assert MHA.work(key("math")).rate == "matmul_float32"
     assert MHA.work(key("mem-efficient")).rate == "matmul_tf32x3"
+
+
+def test_the_reason_is_the_calls_own_not_that_the_others_were_switched_off() -> None:
+    def refused() -> None:
+        warnings.warn(
+            "Flash attention kernel not used because: (Triggered internally at sdp_utils.cpp:1)", stacklevel=1
+        )
+        warnings.warn("Memory Efficient attention has been runtime disabled. (Triggered internally at x)", stacklevel=1)
+        warnings.warn("Expected query to be of dtype: {Half, BFloat16}. (Triggered internally at x)", stacklevel=1)
+        raise RuntimeError("No available kernel. Aborting execution.")
+
+    told = backends.why_not(backends.BACKENDS["math"], refused)
+    assert told == "UNAVAILABLE: Expected query to be of dtype: {Half, BFloat16}."
