@@ -3,16 +3,20 @@
     python benchmarks/fused_kernels.py compile [--arch 90] [--dims 64,64] [--dtype float32]
     python benchmarks/fused_kernels.py scan    [--shape 10,512,12,64,64] [--dtype float32]   (needs the GPU)
     python benchmarks/fused_kernels.py call    [--shape 10,512,12,64,64] [--dtype float32]   (needs the GPU)
+    python benchmarks/fused_kernels.py cold    [--shape 10,512,12,64,64] [--dtype float32]   (needs the GPU)
 
 `compile` needs Triton and no GPU: ptxas comes with Triton, and the cubin tells its resources. `scan` times every
-configuration it lists, a kernel at a time; `call` times whole calls of the configuration in use.
+configuration it lists, a kernel at a time; `call` times whole calls of the configuration in use; `cold` the first forward and
+backward of a process with empty caches (limit 10 s), from the import of the kernels on.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import subprocess
+import sys
 import tempfile
 import time
 from concurrent.futures import ProcessPoolExecutor
@@ -246,9 +250,32 @@ def call(shape: tuple[int, ...], dtype: str, precision: str) -> None:
     print({name: round(us, 1) for name, us in busy(args, precision, 30).items()})
 
 
+def cold(shape: tuple[int, ...], dtype: str, precision: str) -> None:
+    """Print the seconds of a first call in a process of its own, with an empty cache and with the one it filled."""
+    program = (
+        "import time, torch\n"
+        "from benchmarks.fused_kernels import make, once\n"
+        f"args = make({shape}, {dtype!r})\n"
+        "torch.cuda.synchronize()\n"
+        "start = time.perf_counter()\n"
+        f"once(args, {precision!r})\n"
+        "torch.cuda.synchronize()\n"
+        "print(time.perf_counter() - start)\n"
+    )
+    root = str(Path(__file__).parents[1])
+    with tempfile.TemporaryDirectory() as cache:
+        path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
+        environment = {**os.environ, "TRITON_CACHE_DIR": cache, "PYTHONPATH": path}
+        for state in ("empty", "filled"):
+            done = subprocess.run(
+                [sys.executable, "-c", program], env=environment, check=True, stdout=subprocess.PIPE, text=True
+            )
+            print(f"first call fwd+bwd, {state} cache: {float(done.stdout):.2f} s")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["compile", "scan", "call"])
+    parser.add_argument("what", choices=["compile", "scan", "call", "cold"])
     parser.add_argument("--arch", type=int, default=90)
     parser.add_argument("--dims", default="64,64")
     parser.add_argument("--shape", default="10,512,12,64,64")
@@ -258,6 +285,9 @@ def main() -> None:
     shape = tuple(int(x) for x in args.shape.split(","))
     if args.what == "scan":
         scan(shape, args.dtype, args.precision)
+        return
+    if args.what == "cold":
+        cold(shape, args.dtype, args.precision)
         return
     if args.what == "call":
         call(shape, args.dtype, args.precision)

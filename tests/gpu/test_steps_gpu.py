@@ -1,4 +1,4 @@
-"""The step profiler on a card: marks against the clock, windows, captures, and what it costs."""
+"""The step profiler on a card: marks against the clock, windows, captures. (What it costs: benchmarks.)"""
 
 from __future__ import annotations
 
@@ -10,11 +10,8 @@ torch = pytest.importorskip("torch")
 
 from kdaprof import StepProfiler  # noqa: E402
 from kdaprof.analysis.derive import derive  # noqa: E402
-from kdaprof.analysis.loop_cost import PHASE_COST, STEP_COST  # noqa: E402
 from kdaprof.analysis.recompute import load_raw  # noqa: E402
 from kdaprof.integrations.steps import WindowPlan  # noqa: E402
-from kdaprof.integrations.steps.cost import own_costs  # noqa: E402
-from kdaprof.integrations.steps.lab import open_loop_lab  # noqa: E402
 from kdaprof.runs.facts import Fact  # noqa: E402
 
 pytestmark = pytest.mark.gpu
@@ -98,9 +95,3 @@ def test_a_capture_inside_a_phase_does_no_harm(tmp_path: Path) -> None:
     assert torch.allclose(y, x @ x)
     rows = {cell.split("/")[4]: found for cell, found in load_raw(tmp_path / "run").samples.items()}
     assert all((row.gpu_span_ns or 0) > 0 for row in rows["replay"])
-
-
-def test_it_costs_no_more_than_it_may() -> None:
-    costs = {cost.name: cost.ns for cost in own_costs(open_loop_lab("cuda"))}
-    assert costs[PHASE_COST] <= 12_000
-    assert costs[STEP_COST] + 6 * costs[PHASE_COST] <= 100_000  # 1 % of a 10 ms step of six phases
