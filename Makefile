@@ -55,8 +55,7 @@ gpu-peers-run: ## the run that goes into reports/h200-kda-peers: FLA beside our 
 gpu-util-run: ## the watches that go into reports/h200-gpu-util: idle, and both paths in loops
 	$(GPU_PYTHON) probes/sampled_utilisation.py $(OUT)
 
-# The step's seconds on an H200: about 150 of them the first command (40 for its rounds at most, 35 cold, 40 profiled).
-# On an H200 about 150 s for the probe (rounds at most 40, cold starts 35, profiled repeats 40), 35 s for each sweep.
+# On an H200, estimated: 150 s for the probe (rounds at most 40, cold starts 35, profiled repeats 40), 35 s for each sweep.
 # A cell that fails makes the target fail, behind everything else.
 STEP_MODES := eager,graph,fused:graphed-callables,fused:reduce-overhead
 gpu-step-run: ## the training step on a GPU: attribution, modes, cold steps, sweeps, into OUT, OUT-batch and OUT-max-iter

@@ -6,8 +6,8 @@
     python benchmarks/fused_kernels.py cold    [--shape 10,512,12,64,64] [--dtype float32]   (needs the GPU)
 
 `compile` needs Triton and no GPU: ptxas comes with Triton, and the cubin tells its resources. `scan` times every
-configuration it lists, a kernel at a time; `call` times whole calls of the configuration in use; `cold` the first forward and
-backward of a process with empty caches (limit 10 s), from the import of the kernels on.
+configuration it lists, a kernel at a time; `call` times whole calls of the configuration in use; `cold` the first
+forward and backward of a process with empty caches (limit 10 s), from the import of the kernels on.
 """
 
 from __future__ import annotations
