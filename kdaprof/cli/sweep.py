@@ -22,10 +22,12 @@ examples:
   kdaprof sweep --over batch=2,4,8 --over seq=128,256,512 --json > sweep.json
       two sizes at once, against their product; one JSON document (schema kdaprof.sweep/1)
 
-A fit through fewer than four points, or whose fixed part may be 0, is shown and refused (Q12).
+A fit through fewer than four amounts of work, or whose fixed part may be 0, is shown and refused (Q12).
+A wall that a rule refuses enters no fit; without a GPU that is every one (Q08), and the exit code is 4.
 The run directory also holds sweep.json, sweep.md and sweep.svg; `kdaprof report DIR` shows its figures.
 
-exit codes: 0 ok · 1 a step failed · 2 usage · 5 nothing can run here · 130 interrupted"""
+exit codes: 0 ok · 1 a step failed · 2 usage · 4 no line: too few walls may enter a fit · 5 nothing can run here ·
+130 interrupted"""
 
 AXES = {"batch": "B", "seq": "T", "max_iter": "iters"}
 SWEEP_EFFORT = replace(STEP_EFFORT, rounds=5, samples=3, warmup=5, burst=2, profiled=2, profiled_full=0, util_seconds=0)

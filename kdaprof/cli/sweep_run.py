@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
-from kdaprof.analysis.step.fit import fits_of, points_of, turns_of
+from kdaprof.analysis.step.fit import Fit, fits_of, points_of, turns_of
 from kdaprof.cli.console import out_console, print_json
 from kdaprof.cli.probe_run import measure_and_store
 from kdaprof.errors import Exit
@@ -31,4 +32,10 @@ def sweep_and_report(
     else:
         out_console().print(text, soft_wrap=True)
         out_console().print(f"run directory  {stored.path}", soft_wrap=True)
-    return stored.code
+    return ending(stored.code, fits)
+
+
+def ending(code: Exit, fits: Sequence[Fit]) -> Exit:
+    """The run's own code, and of one that went well INCONCLUSIVE where no path and mode has a line, refused or not."""
+    lines = any(fit.fixed.value is not None for fit in fits)
+    return Exit.INCONCLUSIVE if code is Exit.OK and not lines else code

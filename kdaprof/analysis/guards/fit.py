@@ -10,12 +10,18 @@ from kdaprof.runs.units import format_ns
 POINTS_MIN = 4
 
 
-def why_not_fitted(name: str, fact: Fact) -> str | None:
-    """Why a fitted `fixed_ns` or `slope_ns` may not be quoted; `fact.n` counts the points of the fit."""
+def why_not_fitted(name: str, fact: Fact, amounts: int | None = None) -> str | None:
+    """Why a fitted `fixed_ns` or `slope_ns` may not be quoted.
+
+    `fact.n` counts the points of the fit, `amounts` how many different amounts of work they have: 2 · 4 and 4 · 2 of
+    two swept axes are one place on the line. None: as many as points.
+    """
     if fact.value is None:
         return None
     if fact.n < POINTS_MIN:
         return f"fitted to {fact.n} points; a fit needs {POINTS_MIN}"
+    if amounts is not None and amounts < POINTS_MIN:
+        return f"fitted to {fact.n} points at {amounts} amounts of work; a fit needs {POINTS_MIN} amounts"
     if fact.ci95 is None:
         return "fitted without an interval"
     if name == "fixed_ns" and fact.ci95[0] <= 0 <= fact.ci95[1]:

@@ -100,16 +100,16 @@ def _fit(run: str, path: str, mode: str, points: Sequence[Point]) -> Fit:
         factor = t_factor(n - 2) * noise
         halves = (factor * math.sqrt(1 / n + mean_x**2 / spread), factor / math.sqrt(spread))
     made = [
-        _judged(name, value, n, half, sources)
+        _judged(name, value, n, half, sources, len(set(x)))
         for name, value, half in zip(("fixed_ns", "slope_ns"), (fixed, slope), halves or (None, None), strict=True)
     ]
     return Fit(path=path, mode=mode, fixed=made[0], slope=made[1], residuals_ns=residuals, left_out=out)
 
 
-def _judged(name: str, value: float, n: int, half: float | None, sources: tuple[str, ...]) -> Fact:
+def _judged(name: str, value: float, n: int, half: float | None, sources: tuple[str, ...], amounts: int) -> Fact:
     interval = None if half is None else (value - half, value + half)
     fact = Fact(value=value, unit="ns", n=n, ci95=interval, provenance="derived", sources=sources)
-    text = why_not_fitted(name, fact)
+    text = why_not_fitted(name, fact, amounts)
     return fact if text is None else fact.refuse(Reason(rule="Q12", text=text))
 
 

@@ -15,7 +15,8 @@ import scenes
 from kdaprof.analysis.step.fit import Point, fits_of, turns_of
 from kdaprof.cli.main import main
 from kdaprof.cli.sweep import run, swept
-from kdaprof.errors import UsageError
+from kdaprof.cli.sweep_run import ending
+from kdaprof.errors import Exit, UsageError
 from kdaprof.report.sweep import not_measured, sweep_document, sweep_markdown, sweep_svg
 from kdaprof.runs.cells import CellKey, make_shape
 from kdaprof.runs.codec import dumps
@@ -74,6 +75,25 @@ def test_three_points_and_a_fixed_part_that_may_be_nothing_are_refused() -> None
     (loose,) = fits_of("run", through_nothing)
     assert "contains 0" in loose.fixed.reasons[0].text
     assert loose.slope.quotable
+
+
+@pytest.mark.parametrize(("works", "told"), [((1, 2, 2, 4), "4 points at 3 amounts of work"), ((1, 2, 2, 4, 8), None)])
+def test_two_points_at_one_amount_of_work_are_one_place_on_the_line(works: tuple[int, ...], told: str | None) -> None:
+    (fit,) = fits_of("run", points(works, noise=1e-4, seed=1))
+    assert fit.fixed.n == fit.slope.n == len(works)
+    for fact in (fit.fixed, fit.slope):
+        assert [reason.rule for reason in fact.reasons] == ([] if told is None else ["Q12"])
+        assert all(told and told in reason.text for reason in fact.reasons)
+
+
+def test_a_sweep_without_a_line_is_inconclusive() -> None:
+    many = points((1, 2, 4, 8))
+    refused = [replace(p, wall=p.wall.refuse(Reason(rule="Q08", text="on the CPU"))) for p in many]
+    none, three = fits_of("run", refused), fits_of("run", many[:3])
+    assert ending(Exit.OK, none) is ending(Exit.OK, ()) is Exit.INCONCLUSIVE
+    assert [ending(code, none) for code in (Exit.ERROR, Exit.INTERRUPTED)] == [Exit.ERROR, Exit.INTERRUPTED]
+    # A line that Q12 refuses is shown, and one path's line is enough.
+    assert ending(Exit.OK, three) is ending(Exit.OK, (*none, *three)) is Exit.OK
 
 
 def test_a_refused_wall_stays_out() -> None:
