@@ -21,6 +21,7 @@ from kdaprof.instruments.steps.spans import StepSpans
 from kdaprof.instruments.steps.window import KinetoWindows, WindowPlan, timeline_of
 from kdaprof.integrations.steps.cost import own_costs
 from kdaprof.integrations.steps.lab import LoopLab, open_loop_lab
+from kdaprof.integrations.steps.late import LateSteps
 from kdaprof.integrations.steps.live import LiveMeter
 from kdaprof.integrations.steps.run import LoopRun, LoopSpec, folder_of, shape_axes, window_steps
 from kdaprof.report.loop import loop_text
@@ -179,6 +180,7 @@ class StepProfiler:
         if interrupted is not None:
             self._run.notes.append(interrupted)
         self._guarded("the last steps could not be read", self._recorder.drain)
+        self._take_no_more()
         if not self._run.steps:
             self._run.notes.append("no step came to its end: put `with prof.step():` around each step of the loop")
         self._guarded("the run could not be closed", lambda: self._run.close(complete=interrupted is None))
@@ -191,6 +193,13 @@ class StepProfiler:
         raw = load_raw(self.path)
         # What could not be stored, on a full disk, is in no file.
         return loop_text(replace(raw.record, notes=self.notes), derive(raw))
+
+    def _take_no_more(self) -> None:
+        """The run has all its steps: what was written stays as it is, however long the loop goes on."""
+        late = LateSteps(self._run.notes.append)
+        self.phase, self.step = late.phase, late.step
+        self.begin_step, self.end_step = late.begin_step, late.end_step
+        self.begin_phase, self.end_phase = late.begin_phase, late.end_phase
 
     def _on_step(self, spans: StepSpans) -> None:
         self._run.add(spans)

@@ -8,10 +8,12 @@ import socket
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib import resources
 from pathlib import Path
+from typing import Literal
 
 import jsonschema
 import pytest
@@ -423,6 +425,33 @@ def test_faults_before_the_loop(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"^out=.*: not empty; choose another or pass force=True"):
         profiler(tmp_path / "full")
     assert [path.name for path in (tmp_path / "full").iterdir()] == ["notes.txt"]
+
+
+@pytest.mark.parametrize("told", ["default", "error"])
+def test_steps_after_the_close_are_said_once_and_change_nothing(
+    tmp_path: Path, told: Literal["default", "error"]
+) -> None:
+    model = Layer()
+    optimizer = torch.optim.AdamW(model.parameters())
+    prof = profiler(tmp_path / "run")
+    for _ in range(3):
+        one_step(prof, model, optimizer)
+    prof.close()
+    stored = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
+    assert prof.notes == ()
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter(told)  # a loop under -W error goes on, too
+        for _ in range(2):
+            one_step(prof, model, optimizer)
+        prof.begin_step()
+        prof.begin_phase("fwd")
+        prof.end_phase()
+        prof.end_step()
+    assert [warning.filename for warning in seen] == [__file__] * (told == "default")
+    assert len(prof.notes) == 1
+    assert prof.notes[0].startswith("steps were taken after the profiler was closed")
+    assert "steps were taken after" in prof.summary()
+    assert {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()} == stored
 
 
 def test_a_loop_without_a_step_says_so(tmp_path: Path) -> None:
