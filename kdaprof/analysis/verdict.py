@@ -20,6 +20,9 @@ from kdaprof.runs.units import format_error, format_fraction, format_ns
 
 Cell = tuple[CellRecord, CellResult]
 
+PARTIAL = "The run is partial"
+"""How the sentence begins that says that a run ended before its plan did."""
+
 _MOSTLY = {
     "host": ", mostly for host dispatch",
     "sync": ", mostly because the host had waited for it",
@@ -42,7 +45,7 @@ def sentence(record: RunRecord, results: RunResults) -> tuple[str, ...]:
     lines.extend(_pairs(record, results.findings))
     if not record.complete:
         done = sum(cell.status == "ok" for cell in record.cells)
-        lines.append(f"The run is partial: {done} {'cell' if done == 1 else 'cells'} finished before it ended.")
+        lines.append(f"{PARTIAL}: {done} {'cell' if done == 1 else 'cells'} finished before it ended.")
     return tuple(lines)
 
 

@@ -31,5 +31,5 @@ def troubles(scene: Scene) -> tuple[Trouble, ...]:
 def _why(status: Status, error: CellError | None) -> str:
     if error is None:
         return "not reached"
-    # That something is unavailable is said already; of a failure the exception's type is half of the message.
-    return error.text if status == "unavailable" else f"{error.type}: {error.text}"
+    # That something is unavailable or skipped is said already; of a failure the type is half of the message.
+    return error.text if status in ("unavailable", "skipped") else f"{error.type}: {error.text}"

@@ -141,7 +141,16 @@ def read_run(path: Path) -> StoredRun:
 
 
 def read_results(path: Path) -> RunResults:
-    """The facts and findings as they were written beside the run."""
+    """The facts and findings as they were written beside the run.
+
+    Errors: BadFileError with path, reason and way out; a run that was killed has none yet.
+    """
+    gone = [name for name in (FACTS_FILE, FINDINGS_FILE) if not (path / name).exists()]
+    if gone and (path / RUN_FILE).is_file():
+        raise BadFileError(
+            f"{path}: has no stored figures yet (no {' and no '.join(gone)}), as a run that was killed; "
+            f"`kdaprof report {path} --write` derives and stores them"
+        )
     facts = read_document(path / FACTS_FILE, "facts", _FactsFile)
     findings = read_document(path / FINDINGS_FILE, "findings", _FindingsFile)
     return RunResults(run=facts.run, cells=facts.cells, findings=findings.findings)

@@ -258,9 +258,28 @@ def test_check_reads_the_page_too_and_write_makes_it_again(run: Path, capsys: py
 
 
 def test_check_without_stored_figures(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (run / "facts.json").unlink()
+    """As a killed run lies there: nothing to compare with, until somebody has the figures stored."""
+    for name in ("facts.json", "findings.json"):
+        (run / name).unlink()
     assert main(["report", str(run), "--check"]) == 1
-    assert "facts.json: cannot read" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "has no stored figures yet (no facts.json and no findings.json)" in told
+    assert f"`kdaprof report {run} --write`" in told
+    assert told.count("\n") == 1
+    assert main(["report", str(run), "--write"]) == 0
+    assert main(["report", str(run), "--check"]) == 0
+
+
+def test_check_with_one_of_both_files_of_figures(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (run / "findings.json").unlink()
+    assert main(["report", str(run), "--check"]) == 1
+    assert "(no findings.json)" in capsys.readouterr().err
+    (run / "facts.json").write_text("{")
+    assert main(["report", str(run), "--check"]) == 1
+    assert "(no findings.json)" in capsys.readouterr().err
+    (run / "findings.json").write_text("{")
+    assert main(["report", str(run), "--check"]) == 1
+    assert "facts.json: not valid JSON" in capsys.readouterr().err
 
 
 def test_a_process_of_its_own_without_torch(run: Path) -> None:

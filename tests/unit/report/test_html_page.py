@@ -17,6 +17,7 @@ from kdaprof.analysis.view import RawRun
 from kdaprof.report.html.lanes import timeline_data
 from kdaprof.report.html.page import LARGEST, MARK, render, render_several, script_text
 from kdaprof.runs.facts import Reason
+from kdaprof.runs.record import CellError
 from kdaprof.runs.results import RunResults
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "analysis"))
@@ -75,6 +76,19 @@ def test_every_section_that_the_run_has(page: str) -> None:
     assert {"allocator", "roofline", "evidence", "refused", "rules", "every", "environment"} <= set(order)
     assert "Nothing was retracted." in page
     assert all(f'id="rule-Q{n:02}"' in page for n in range(1, 17))
+
+
+def test_an_interrupted_run_says_so_in_its_verdict_alone_and_beside_another() -> None:
+    raw, results = paper()
+    gone = CellError(type="NotMeasured", text="the run ended before this cell was measured")
+    cells = (*raw.record.cells[:-1], replace(raw.record.cells[-1], status="skipped", error=gone))
+    partial = replace(raw, record=replace(raw.record, complete=False, ended_unix_ns=None, cells=cells))
+    for text in (render(partial, results), render_several([(raw, results), (partial, results)])):
+        said = re.search(r'<li class="t-warn">\s*<h3>The run is partial</h3>.*?</li>', own(text), flags=re.S)
+        assert said is not None
+        assert "11 cells finished before it ended." in said[0]
+        assert "skipped. the run ended before this cell was measured" in own(text)
+    assert "The run is partial" not in own(render(raw, results))
 
 
 def test_a_step_shows_its_phases_modes_and_levers() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from kdaprof.analysis.verdict import sentence
+from kdaprof.analysis.verdict import PARTIAL, sentence
 from kdaprof.report.html.grids import plain_grid, row_id
 from kdaprof.report.html.model import Block, Folded, Grid, Head, Item, Items, Prose, Section, Spot, Subject, Tiles
 from kdaprof.report.labels import SEVERITY, label
@@ -37,7 +37,8 @@ def verdict(subject: Subject) -> Section:
         if colon and head in known:
             items.append(Item(head, _capital(rest.strip()), *known[head]))
         else:
-            items.append(Item(head if colon else "", _capital(rest.strip()) if colon else text))
+            tone = "warn" if head == PARTIAL else ""
+            items.append(Item(head if colon else "", _capital(rest.strip()) if colon else text, tone))
     blocks.append(Items(tuple(items), large=True) if items else Prose(("Nothing was measured.",), "warn"))
     told = [f"{trouble.cells}: {trouble.status}. {trouble.why}" for trouble in troubles(scene)]
     if told:
