@@ -4,32 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 from kdaprof.probe.bench import Bench
 from kdaprof.probe.child import Spawn
 from kdaprof.runs.conditions import ConditionsSnapshot
 from kdaprof.runs.environment import Environment, Secrets
-
-
-class Progress(Protocol):
-    """Where a long probe says how far it is."""
-
-    def start(self, total: int) -> None:
-        """`total` steps are ahead."""
-        ...
-
-    def advance(self, text: str) -> None:
-        """One step is done; `text` names the next."""
-        ...
-
-    def note(self, text: str) -> None:
-        """Something worth a line of its own."""
-        ...
-
-    def close(self) -> None:
-        """The end, whether reached or not."""
-        ...
+from kdaprof.runs.progress import Progress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

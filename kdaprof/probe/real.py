@@ -7,10 +7,11 @@ from kdaprof.instruments.conditions import BUSY_WINDOW_NS, snapshot
 from kdaprof.instruments.nvml import open_nvml
 from kdaprof.probe.benches import make_bench
 from kdaprof.probe.child import spawn
-from kdaprof.probe.lab import Lab, Progress
+from kdaprof.probe.lab import Lab
 from kdaprof.probe.plan import Plan
 from kdaprof.runs.conditions import ConditionsSnapshot
 from kdaprof.runs.environment import Environment
+from kdaprof.runs.progress import Progress
 
 
 def real_lab(plan: Plan, progress: Progress) -> Lab:

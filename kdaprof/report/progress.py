@@ -1,29 +1,15 @@
-"""How far a long measurement is: a seam with a bar for people and a silent one for everything else."""
+"""How far a long measurement is: a bar for people and silence for everything else."""
 
 from __future__ import annotations
 
-from typing import IO, Protocol
+from typing import IO
 
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 
-
-class Progress(Protocol):
-    """Told by whoever does the work. The order is `start`, any number of `advance` and `note`, `close`."""
-
-    def start(self, total: int) -> None:
-        """The work has `total` parts."""
-
-    def advance(self, text: str) -> None:
-        """One part is done; `text` says which comes next or was finished."""
-
-    def note(self, text: str) -> None:
-        """Something worth a line of its own, kept above the bar."""
-
-    def close(self) -> None:
-        """The work has ended, however; safe to call more than once."""
+from kdaprof.runs.progress import Progress
 
 
 class Silent:

@@ -7,7 +7,8 @@ import threading
 
 from rich.console import Console
 
-from kdaprof.report.progress import BarProgress, Progress, Silent, open_progress
+from kdaprof.report.progress import BarProgress, Silent, open_progress
+from kdaprof.runs.progress import Progress
 
 
 def drive(progress: Progress) -> None:
