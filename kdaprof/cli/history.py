@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kdaprof.cli.parser import VerbParser
+from kdaprof.cli.parser import VerbParser, check_ours
 from kdaprof.cli.standing import add_store_flag, store_of
 from kdaprof.errors import Exit, UsageError
 
@@ -133,14 +133,11 @@ def _print_json(series: Sequence[Series], retractions: Sequence[Retraction], arg
 def _write_plot(series: Sequence[Series], file: Path) -> None:
     from kdaprof.cli.console import out_console
     from kdaprof.report.figures import history_figure, page
-    from kdaprof.runs.atomic import may_replace, write_text
+    from kdaprof.runs.atomic import write_text
 
     if not series:
         raise UsageError(f"--html {file}: nothing to plot; `kdaprof history` says what is recorded")
-    if file.is_dir():
-        raise UsageError(f"--html {file}: is a directory; name a file in it")
-    if not may_replace(file, f"<title>{_TITLE}</title>"):
-        raise UsageError(f"--html {file}: exists and is no plot of kdaprof; choose another")
+    check_ours("--html", file, f"<title>{_TITLE}</title>", "plot")
     write_text(file, page([history_figure(one) for one in series], title=_TITLE))
     out_console().print(f"{file}: {len(series)} plots", soft_wrap=True)
 

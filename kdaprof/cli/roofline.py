@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kdaprof.cli.parser import VerbParser
+from kdaprof.cli.parser import VerbParser, check_ours
 from kdaprof.cli.standing import add_store_flag, store_of
 from kdaprof.errors import Exit, UsageError
 
@@ -120,12 +120,9 @@ def _check(args: argparse.Namespace) -> None:
         raise UsageError(f"--dtype {args.dtype!r} is unknown; known: {', '.join(DTYPES)}")
     _names("--phases", args.phases, PHASES)
     if args.svg is not None:
-        from kdaprof.runs.atomic import check_file, may_replace
+        from kdaprof.runs.atomic import check_file
 
-        if args.svg.is_dir():
-            raise UsageError(f"--svg {args.svg}: is a directory; name a file in it")
-        if not may_replace(args.svg, "<svg xmlns="):
-            raise UsageError(f"--svg {args.svg}: exists and is no picture of kdaprof; choose another")
+        check_ours("--svg", args.svg, "<svg xmlns=", "picture")
         check_file(args.svg)
 
 

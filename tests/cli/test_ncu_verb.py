@@ -9,6 +9,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+from refused_places import assert_one_line_about
 
 sys.path.append(str(Path(__file__).parents[1] / "unit" / "timeline"))
 from test_ncu_csv import wide
@@ -206,11 +207,7 @@ def test_a_place_that_cannot_be_written_is_one_line_before_anything_runs(
     place, code = place_of_no_use
     ran = fake_ncu.with_name("ran")
     assert main(["ncu", "--out", place, "--", "touch", str(ran)]) == code
-    out, err = capfd.readouterr()
-    assert out == ""
-    assert err.startswith(f"kdaprof: --out {place}: ")
-    assert err.count("\n") == 1
-    assert "a fault in kdaprof" not in err
+    assert_one_line_about(place, capfd)
     assert not ran.exists()
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+from refused_places import assert_one_line_about
 
 from kdaprof.analysis.trace.document import analysis_schema
 from kdaprof.cli.main import main
@@ -125,11 +126,7 @@ def test_a_place_that_cannot_be_written_is_one_line_before_anything_runs(
     monkeypatch.setenv("KDAPROF_NSYS", str(tool))
     place, code = place_of_no_use
     assert main(["nsys", "--out", place, "--", "true"]) == code
-    out, err = capfd.readouterr()
-    assert out == ""
-    assert err.startswith(f"kdaprof: --out {place}: ")
-    assert err.count("\n") == 1
-    assert "a fault in kdaprof" not in err
+    assert_one_line_about(place, capfd)
     assert not ran.exists()
 
 
