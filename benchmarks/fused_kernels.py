@@ -40,7 +40,8 @@ def specs(
     """
     import torch  # noqa: PLC0415
 
-    from kdaprof.kda.fused.plan import at_home, backward_plan, forward_plan  # noqa: PLC0415
+    from kdaprof.kda.fused.plan import backward_plan, forward_plan  # noqa: PLC0415
+    from kdaprof.kda.fused.sizes import at_home  # noqa: PLC0415
 
     dtypes = (*(getattr(torch, dtype),) * 5, None)
     home = at_home(dtypes, k, v, 32) if home is None else home
@@ -139,12 +140,15 @@ def variants(base: KernelConfig) -> list[KernelConfig]:
     """What `scan` tries: every kernel's knobs, the others held at the table's values."""
     found = [replace(base, prepare_registers=r) for r in (None, 168, 128)]
     found += [
-        replace(base, whole_warps=w, whole_stages=s, recur_warps=min(w, 2), recur_stages=s)
-        for w, s in ((2, 2), (4, 1), (4, 2), (4, 3), (8, 2), (8, 3))
-    ]
+        replace(base, recur_bv=bv, recur_warps=w, recur_stages=s)
+        for bv, w, s in (
+            (16, 1, 2), (16, 1, 3), (16, 1, 4), (32, 1, 3), (32, 2, 2), (32, 2, 3), (32, 2, 4), (32, 4, 2), (32, 4, 3),
+            (64, 4, 2), (64, 4, 3),
+        )
+    ]  # fmt: skip
     found += [
         replace(base, back_bv=bv, back_warps=w, back_stages=s)
-        for bv, w, s in ((16, 1, 2), (16, 1, 3), (16, 2, 3), (32, 2, 2), (32, 2, 3), (64, 4, 2), (64, 4, 3), (64, 8, 2))
+        for bv, w, s in ((16, 1, 2), (16, 1, 3), (32, 2, 2), (32, 2, 3), (32, 4, 2), (32, 4, 3), (64, 4, 2), (64, 4, 3))
     ]
     found += [
         replace(base, state_bv=bv, state_warps=w, state_stages=s, state_registers=r)

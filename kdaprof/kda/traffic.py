@@ -102,21 +102,21 @@ def _chunked(size: OpSize, shapes: dict[str, tuple[tuple[int, ...], int, int]]) 
 
 
 def _fused_forward(size: OpSize, dtype: str) -> tuple[Tensor, ...]:
-    # Two kernels: the records from q, k, g, beta; the recurrence, which keeps V' for the backward. exp G is read
-    # whole in the backward alone.
+    # Two kernels: the records from q, k, g, beta; the recurrence, which keeps V' for the backward.
     key, value, square = (size.C, size.K), (size.C, size.V), (size.C, size.C)
     return (
         *compulsory("fwd", size, dtype),
+        *(Tensor(f"{name}, again", (size.B, size.T, size.H, size.K), dtype, reads=1) for name in ("q", "k")),
         Tensor("beta, again", (size.B, size.T, size.H), dtype, reads=1),
         *_chunked(size, {
-            "exp G": (key, 0, 1), "exp G_C": ((size.K,), 1, 0), "k exp(G_C − G)": (key, 1, 1), "W": (key, 1, 1),
-            "scale q exp G": (key, 1, 1), "P": (square, 1, 1), "A": (square, 1, 1), "V'": (value, 0, 1),
+            "exp G": (key, 1, 1), "k exp(G_C − G)": (key, 1, 1), "P": (square, 1, 1), "A": (square, 1, 1),
+            "V'": (value, 0, 1),
         }),
     )  # fmt: skip
 
 
 def _states_at_home(size: OpSize, dtype: str) -> bool:
-    """Whether the backward keeps states of every second chunk alone: `fused.plan.at_home` without torch."""
+    """Whether the backward keeps states of every second chunk alone: `fused.sizes.at_home` without torch."""
     return dtype == "float32" and size.K == size.V and size.K in (16, 32, 64) and size.T % (2 * size.C) == 0
 
 

@@ -302,8 +302,7 @@ def test_an_entry_that_does_not_compile_is_skipped_and_recorded(monkeypatch: pyt
     from kdaprof.kda.fused import config, entries
 
     good = config.SAFE[32]
-    # Triton wants powers of two. The forward takes `whole_warps` here, `recur_warps` where V is split.
-    bad = replace(good, whole_warps=3, recur_warps=3, back_warps=3)
+    bad = replace(good, recur_warps=3, back_warps=3)  # Triton wants powers of two
     monkeypatch.setattr(entries, "candidates", lambda *_: (bad, good))
     entries.choose_forward.cache_clear()
     entries.choose_backward.cache_clear()

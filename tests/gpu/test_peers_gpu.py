@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from fla_configs import take_first_configurations
 from small_probes import EFFORT, rules
 
 from kdaprof.analysis.derive import derive
@@ -57,7 +58,7 @@ def test_the_installed_signature_has_what_the_adapter_needs() -> None:
 @needs_fla
 @pytest.mark.slow
 def test_fla_beside_the_fused_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TRITON_CACHE_AUTOTUNING", "1")
+    assert take_first_configurations(tmp_path / "configurations", monkeypatch) > 20
     asked = plan(tmp_path / "run", "fwdbwd")
     run_probe(asked, real_lab(asked, Silent()))
     record, cells = of_fla(asked.out)

@@ -16,8 +16,6 @@ class KernelConfig:
     recur_bv: int
     recur_warps: int
     recur_stages: int
-    whole_warps: int
-    whole_stages: int
     back_bv: int
     back_warps: int
     back_stages: int
@@ -39,8 +37,6 @@ _MIDDLE = KernelConfig(
     recur_bv=16,
     recur_warps=1,
     recur_stages=2,
-    whole_warps=2,
-    whole_stages=2,
     back_bv=16,
     back_warps=1,
     back_stages=2,
@@ -62,10 +58,11 @@ TABLE: dict[tuple[int, int], dict[int, KernelConfig]] = {
         64: replace(
             _MIDDLE,
             prepare_registers=168,
-            whole_warps=4,
-            whole_stages=3,
+            recur_bv=32,
+            recur_warps=2,
+            recur_stages=3,
             back_bv=32,
-            back_warps=2,
+            back_warps=4,
             back_stages=3,
             state_stages=3,
         ),

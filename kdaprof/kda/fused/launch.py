@@ -5,8 +5,8 @@ from __future__ import annotations
 from torch import Tensor
 
 from kdaprof.kda.fused.entries import choose_backward, choose_forward
-from kdaprof.kda.fused.plan import at_home
 from kdaprof.kda.fused.run import dtypes_of, run_backward, run_forward
+from kdaprof.kda.fused.sizes import at_home
 
 
 def forward(

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from kdaprof.kda.fused.function import check_precision
-from kdaprof.kda.fused.sizes import chunks_of, in_place, record_elements
+from kdaprof.kda.fused.sizes import chunks_of, record_elements
 
 
 def _nothing(like: Tensor) -> Tensor:
@@ -44,7 +44,7 @@ def _(
     v_dim = v.shape[3]
     o = v.new_empty((batch, time, heads, v_dim))
     ht = q.new_empty((batch, heads, k_dim, v_dim) if output_final_state else (0,), dtype=torch.float32)
-    record = record_elements(k_dim, v_dim, in_place((q.dtype, k.dtype, v.dtype, g.dtype), k_dim, v_dim))
+    record = record_elements(k_dim, v_dim)
     return o, ht, q.new_empty(batch * heads * chunks_of(time) * record, dtype=torch.float32)
 
 

@@ -9,9 +9,8 @@ import torch
 
 from kdaprof.kda.fused.config import KernelConfig, block, channel_warps, pad
 from kdaprof.kda.fused.kernels import kept, pairs, prepare, recur, state
-from kdaprof.kda.fused.sizes import GROUP, gradient_elements, in_place, pairs_elements, record_elements
+from kdaprof.kda.fused.sizes import gradient_elements, pairs_elements, record_elements
 from kdaprof.kda.fused.stage import Stage
-from kdaprof.kda.fused.support import CHUNK
 
 Dtypes = tuple[torch.dtype | None, ...]
 
@@ -48,11 +47,6 @@ class BackwardPlan:
         return self.recur.compiled and self.state.compiled and self.pairs.compiled
 
 
-def at_home(dtypes: Dtypes, k_dim: int, v_dim: int, time: int) -> bool:
-    """Whether a group's states are kept where its gradients will be, and fit there (`kernels/common.py`)."""
-    return in_place(dtypes, k_dim, v_dim) and time % GROUP == 0
-
-
 def dots(dtypes: Dtypes, precision: str) -> str:
     """The kernels' PRECISION. Half-precision q, k and v carry no more bits than tf32: none of tf32x3's passes."""
     half = torch.float32 not in dtypes[:3]
@@ -65,15 +59,10 @@ def forward_plan(
     precision: str,
 ) -> ForwardPlan:  # fmt: skip
     """The plan for inputs of `dtypes` (q, k, v, g, beta, initial state or None) on `device`."""
-    whole = in_place(dtypes, k_dim, v_dim)
-    record = record_elements(k_dim, v_dim, whole)
-    bv = v_dim if whole else block(v_dim, config.recur_bv)
-    warps, stages = (
-        (config.whole_warps, config.whole_stages) if whole else (config.recur_warps, config.recur_stages)
-    )  # fmt: skip
+    record = record_elements(k_dim, v_dim)
+    bv = block(v_dim, config.recur_bv)
     shared = {
-        "K": k_dim, "KP": pad(k_dim), "V": v_dim, "RECORD": record, "IN_PLACE": whole,
-        "PRECISION": dots(dtypes, precision),
+        "K": k_dim, "KP": pad(k_dim), "V": v_dim, "RECORD": record, "PRECISION": dots(dtypes, precision),
     }  # fmt: skip
     return ForwardPlan(
         record,
@@ -85,8 +74,8 @@ def forward_plan(
         ),
         Stage(
             recur.kdaprof_kda_fwd_recur,
-            {**shared, "BV": bv, "HAS_H0": dtypes[5] is not None, "HAS_HT": final_state, "STAGES": stages},
-            num_warps=warps, num_stages=stages,
+            {**shared, "BV": bv, "HAS_H0": dtypes[5] is not None, "HAS_HT": final_state, "STAGES": config.recur_stages},
+            num_warps=config.recur_warps, num_stages=config.recur_stages,
         ),
     )  # fmt: skip
 
@@ -96,17 +85,15 @@ def backward_plan(
     config: KernelConfig, device: torch.device, dtypes: Dtypes, k_dim: int, v_dim: int, has_dht: bool, home: bool,
     precision: str,
 ) -> BackwardPlan:  # fmt: skip
-    """The plan for inputs of `dtypes` (q, k, v, g, beta, initial state or None) on `device`; `home`: see `at_home`."""
+    """The plan for inputs of `dtypes` of q, k, v, g, beta and initial state or None; `home`: see `sizes.at_home`."""
     # Sums through the state wait in dq, dk and dg for the last stage; half precision would round them.
     spare = not all(dtypes[i] is torch.float32 for i in (0, 1, 3))
     part = pairs_elements(k_dim, spare)
     record = gradient_elements(k_dim, v_dim, spare, home)
-    whole = in_place(dtypes, k_dim, v_dim)
     bv = block(v_dim, config.back_bv)
     sizes = {"K": k_dim, "KP": pad(k_dim), "GRECORD": record}
     states = {**sizes, "V": v_dim, "PRECISION": dots(dtypes, precision)}
-    values = 2 * CHUNK * k_dim if whole else 3 * CHUNK * k_dim + 2 * CHUNK * CHUNK  # where V' is in a record
-    saved = {"RECORD": record_elements(k_dim, v_dim, whole), "VALUES": values}
+    saved = {"RECORD": record_elements(k_dim, v_dim)}
     products = (
         Stage(
             state.kdaprof_kda_bwd_state,

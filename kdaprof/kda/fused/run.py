@@ -50,10 +50,10 @@ def run_forward(
         at, aligned = addresses(tensors)
         short = aligned and plan.compiled
         q_, k_, v_, g_, beta_, h0_, o_, rec_ = at if short else tensors
-        plan.prepare(rows * chunks, aligned, q_, k_, g_, beta_, rec_, o_, scale, time, heads, chunks, 0)
+        plan.prepare(rows * chunks, aligned, q_, k_, g_, beta_, rec_, scale, time, heads, chunks, 0)
         # What the first launch does without is made while it runs.
         ht = torch.empty(shape, dtype=torch.float32, device=device) if final_state else None
-        plan.recur(rows * plan.blocks, aligned, rec_, v_, beta_, h0_, o_, ht, time, heads, chunks)
+        plan.recur(rows * plan.blocks, aligned, rec_, q_, k_, v_, beta_, h0_, o_, ht, scale, time, heads, chunks)
     return o, ht, rec
 
 
@@ -114,8 +114,8 @@ def forward_jobs(plan: ForwardPlan, dtypes: Dtypes, final_state: bool) -> list[J
     fp32 = torch.float32
     ht = fp32 if final_state else None
     return [
-        Job(plan.prepare, (q, k, g, beta, fp32, v, 1.0, 16, 1, 2, 0)),
-        Job(plan.recur, (fp32, v, beta, h0, v, ht, 16, 1, 2)),
+        Job(plan.prepare, (q, k, g, beta, fp32, 1.0, 16, 1, 2, 0)),
+        Job(plan.recur, (fp32, q, k, v, beta, h0, v, ht, 1.0, 16, 1, 2)),
     ]
 
 

@@ -23,17 +23,17 @@ def chunks_of(time: int) -> int:
     return -(-time // GROUP) * (GROUP // CHUNK)
 
 
-def in_place(dtypes: Sequence[torch.dtype | None], k_dim: int, v_dim: int) -> bool:
-    """Whether one program takes a head's whole state, so that Qs can wait in o, and V' take W's place.
+def at_home(dtypes: Sequence[torch.dtype | None], k_dim: int, v_dim: int, time: int) -> bool:
+    """Whether a group's states are kept where its gradients will be, and fit there (`kernels/common.py`).
 
-    `dtypes` are those of q, k, v, g at least. Layouts: `kernels/common.py`.
+    `dtypes` are those of q, k, v, g at least.
     """
-    return k_dim == v_dim and v_dim in (16, 32, 64) and tuple(dtypes[:4]) == _FULL
+    return k_dim == v_dim and v_dim in (16, 32, 64) and tuple(dtypes[:4]) == _FULL and time % GROUP == 0
 
 
-def record_elements(k_dim: int, v_dim: int, in_place: bool) -> int:
+def record_elements(k_dim: int, v_dim: int) -> int:
     """Float32 elements of one chunk's record."""
-    return _lines(3 * CHUNK * k_dim + 2 * CHUNK * CHUNK + (0 if in_place else CHUNK * (k_dim + v_dim)))
+    return _lines(CHUNK * (2 * k_dim + v_dim + 2 * CHUNK))
 
 
 def pairs_elements(k_dim: int, spare: bool) -> int:

@@ -126,9 +126,9 @@ def test_intensity_of_the_compulsory_bytes() -> None:
 
 def test_fused_traffic_is_the_compulsory_bytes_and_what_the_kernels_hand_on() -> None:
     key, square, chunk = 16 * 64, 16 * 16, 3840 * 4
-    # Forward: exp G and V' written, exp G's last row read; W, scale q exp G, k exp(G_C − G), P and A both ways.
+    # Forward: q, k and beta once more; exp G, k exp(G_C − G), P and A both ways; V' written.
     forward = path_traffic("fused", "fwd", PRODUCTION, "float32").bytes
-    assert forward == 78_888_960 + 245_760 + chunk * (2 * key + 64 + 6 * key + 4 * square) == 221_675_520
+    assert forward == 78_888_960 + 2 * INPUT + 245_760 + chunk * (5 * key + 4 * square) == 204_963_840
     # Backward: q and k twice more, beta twice, dO once. exp G, k exp(G_C − G) and V' read twice; X and three sums both
     # ways; P and A read, dP and dL both ways; S and dS of every second chunk; two small sums.
     listed = moved_bytes(compulsory("bwd", PRODUCTION, "float32"))
@@ -158,21 +158,15 @@ def test_every_second_state_is_kept_only_where_the_kernels_do(size: OpSize, dtyp
     assert states_kept(size, dtype) == kept
 
 
-@pytest.mark.parametrize("size", [PRODUCTION, OpSize(2, 48, 3, 48, 96)], ids=["in place", "K ≠ V"])
+@pytest.mark.parametrize("size", [PRODUCTION, OpSize(2, 48, 3, 48, 96)], ids=["production", "K ≠ V"])
 def test_fused_traffic_lists_the_records_that_the_kernels_keep(size: OpSize) -> None:
     """A kernel that keeps something else must be listed anew in kda/traffic.py."""
     pytest.importorskip("torch")
-    from torch import float32
-
-    from kdaprof.kda.fused.sizes import in_place, record_elements
+    from kdaprof.kda.fused.sizes import record_elements
 
     tensors = path_traffic("fused", "fwd", size, "float32").tensors or ()
     written = {t.name: t.bytes // 4 // size.chunks for t in tensors if t.writes and t.shape[0] == size.chunks}
-    shared = in_place([float32] * 4, size.K, size.V)
-    assert shared == (size is PRODUCTION)
-    if shared:  # V' takes the place of W, and scale q exp G waits in o
-        del written["V'"], written["scale q exp G"]
-    assert sum(written.values()) == record_elements(size.K, size.V, shared)
+    assert sum(written.values()) == record_elements(size.K, size.V)
 
 
 def test_the_tensor_path_moves_many_times_what_it_must() -> None:

@@ -6,17 +6,17 @@ past the end is empty). The forward writes it and, when gradients are wanted, ke
 reads it. In elements (C = 16), padded to a multiple of 128 bytes::
 
     E  [C, K]   exp G; its last row is exp G_C        P  [C, C]  scale q_i k_j exp(G_i - G_j), j <= i
-    Kd [C, K]   k exp(G_C - G)                        A  [C, C]  (I + L)^-1
-    W  [C, K]   A Kb, and once it is used V'          unless IN_PLACE: V' [C, V] and Qs [C, K]
+    Kd [C, K]   k exp(G_C - G)                        A  [C, C]  (I + L)^-1, L = beta_i k_i k_j exp(G_i - G_j), j < i
+    V' [C, V]   A (beta v - Kb S)
 
-with Kb = beta k E and Qs = scale q E. IN_PLACE (float32, K = V = 16, 32 or 64) one program takes a whole state, so that
-V' can take W's place, and Qs wait in the rows of o that the program will overwrite.
+Kb = beta k E and Qs = scale q E are made where they are used, from E: that costs a read of k or q, and no place.
 
 The backward has two ways with the states S `[K, V]` at a chunk's start and dS `[K, V]` at its end:
 
-- HOME (IN_PLACE, and T a multiple of 32): S at the start and dS at the end of each group of two chunks. They live where
-  the group's gradients will be, S in its 32 rows of dq (rows k < 32) and dk, dS in those of dg and dv, each read by the
-  one program that overwrites it. No other state is needed (`state`): least memory and least traffic.
+- HOME (float32, K = V = 16, 32 or 64, T a multiple of 32): S at the start and dS at the end of each group of two
+  chunks. They live where the group's gradients will be, S in its 32 rows of dq (rows k < 32) and dk, dS in those of dg
+  and dv, each read by the one program that overwrites it. No other state is needed (`state`): least memory and least
+  traffic.
 - else, those of every chunk, in the gradient record.
 
 One **gradient record** a chunk and head, made and used within the backward. HOME, X = A^T dV' `[C, V]` waits in it

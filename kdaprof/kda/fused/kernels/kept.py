@@ -15,7 +15,7 @@ from kdaprof.kda.fused.kernels.common import dot, finish, load_tile, store_tile
 @triton.jit(do_not_specialize=["T", "H", "NC"])
 def kdaprof_kda_bwd_kept(
     rec, v, beta, do, grec, dv, gq, gk, gy, scale, T, H, NC,
-    K: tl.constexpr, KP: tl.constexpr, V: tl.constexpr, BV: tl.constexpr, RECORD: tl.constexpr, VALUES: tl.constexpr,
+    K: tl.constexpr, KP: tl.constexpr, V: tl.constexpr, BV: tl.constexpr, RECORD: tl.constexpr,
     PAIRS: tl.constexpr, GRECORD: tl.constexpr, SPARE: tl.constexpr, PRECISION: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     """Backward, stage 2, not HOME: dv; dP, dL and what dq, dk and dbeta get through the state. Grid: B H NC.
@@ -49,7 +49,7 @@ def kdaprof_kda_bwd_kept(
     for v0 in tl.range(0, V, BV, num_stages=STAGES):
         cv = v0 + cb
         dot_ = load_tile(do + v0, row, cb, step, live, BV, BV)
-        vn = tl.load(rec + n * RECORD + VALUES + row[:, None] * V + cv[None, :])
+        vn = tl.load(rec + n * RECORD + 32 * K + row[:, None] * V + cv[None, :])
         x = tl.load(state + 2 * K * V + row[:, None] * V + cv[None, :])
         s = tl.load(state + ck[:, None] * V + cv[None, :], mask=mk, other=0.0)
         ds = tl.load(state + K * V + ck[:, None] * V + cv[None, :], mask=mk, other=0.0)

@@ -23,7 +23,6 @@ from kdaprof.kda.fused.kernels.common import (
     pick,
     small_dot,
     store_channels,
-    store_record,
 )
 
 
@@ -73,9 +72,8 @@ def inverse(a, lower, S: tl.constexpr, PRECISION: tl.constexpr):
 
 @triton.jit(do_not_specialize=["T", "H", "NC", "zero"])
 def kdaprof_kda_fwd_prepare(
-    q, k, g, beta, rec, o, scale, T, H, NC, zero,
-    K: tl.constexpr, KP: tl.constexpr, V: tl.constexpr, RECORD: tl.constexpr, IN_PLACE: tl.constexpr,
-    PRECISION: tl.constexpr,
+    q, k, g, beta, rec, scale, T, H, NC, zero,
+    K: tl.constexpr, KP: tl.constexpr, V: tl.constexpr, RECORD: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Forward, stage 1: the record of each chunk, but for V'. Grid: B H NC."""
     n = tl.program_id(0).to(tl.int64)
@@ -84,7 +82,7 @@ def kdaprof_kda_fwd_prepare(
     b = bh // H
     first = (b * T + t0) * H + (bh - b * H)  # index of (b, t0, h) in [B, T, H]
     rec += n * RECORD
-    pairs = rec + 48 * K
+    pairs = rec + 32 * K + 16 * V
     left = T - t0
     row = tl.arange(0, 16)
     rows = row[None, :]
@@ -100,12 +98,7 @@ def kdaprof_kda_fwd_prepare(
         gm = pick(gt, m)
         to_row = tl.where(rows >= m, to_row + gm, to_row)
         to_end = tl.where(rows < m, to_end + gm, to_end)
-    grown = tl.exp2(to_row)
-    store_channels(rec, grown, K, 16, zero, K, KP)
-    if IN_PLACE:
-        store_channels(o + first * K, qt * grown * scale, step, left, zero, K, KP)
-    else:
-        store_channels(pairs + 512 + 16 * V, qt * grown * scale, K, 16, zero, K, KP)
+    store_channels(rec, tl.exp2(to_row), K, 16, zero, K, KP)
     store_channels(rec + 16 * K, kt * tl.exp2(to_end), K, 16, zero, K, KP)
 
     i = row[:, None]
@@ -123,8 +116,13 @@ def kdaprof_kda_fwd_prepare(
     a = inverse(a, lower, 1, PRECISION)
     a = inverse(a, lower, 2, PRECISION)
     a = inverse(a, lower, 4, PRECISION)
-    a = inverse(a, lower, 8, PRECISION)
-    store_record(pairs + 256, a, row, row, 16, 16)
-    bt = tl.load(beta + row * H, mask=row < left, other=0.0).to(tl.float32)
-    w = small_dot(a * bt[None, :], tl.trans(kt * grown), PRECISION)
-    store_record(rec + 32 * K, w, row, tl.arange(0, KP), K, KP)
+    # The last doubling changes one block, rows 8 to 15 of columns 0 to 7. Its product is taken 32 columns wide, the
+    # upper half of them 0: Triton gives all chained products the warps of the last, and to one of 16 x 16 it gives
+    # both warps the same 16 rows, each product made twice.
+    tl.store(pairs + 256 + grid, a)
+    tl.debug_barrier()
+    wide = tl.arange(0, 32)[None, :]
+    a_wide = tl.load(pairs + 256 + i * 16 + wide, mask=(wide < 8) & (i < 8), other=0.0)
+    tl.debug_barrier()
+    corner = small_dot(small_dot(a, tl.where((i >= 8) & (rows < 8), lower, 0.0), PRECISION), a_wide, PRECISION)
+    tl.store(pairs + 256 + i * 16 + wide, -corner, mask=(i >= 8) & (wide < 8))

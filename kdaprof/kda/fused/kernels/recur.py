@@ -1,7 +1,7 @@
 # mypy: ignore-errors
 """The recurrences over chunks: one program a head and block of V, the state [K, BV] in registers.
 
-Forward: V' = A beta v - W S; O = Qs S + P V'; S <- D S + Kd^T V', with D = exp G_C. Backward: S again from V', which
+Forward: V' = A (beta v - Kb S); O = Qs S + P V'; S <- D S + Kd^T V', with D = exp G_C. Backward: S again from V', which
 the forward kept, and, independent of it, the reverse recurrence: dV' = P^T dO + Kd dS; X = A^T dV';
 dS <- D dS + Qs^T dO - Kb^T X. Columns of V never mix, so no program waits for another; both directions run in one
 launch, since each alone leaves most of the card idle.
@@ -63,11 +63,11 @@ def next_state(r, s, vn, K: tl.constexpr, KP: tl.constexpr, PRECISION: tl.conste
 
 @triton.jit(do_not_specialize=["T", "H", "NC"])
 def kdaprof_kda_fwd_recur(
-    rec, v, beta, h0, o, ht, T, H, NC,
-    K: tl.constexpr, KP: tl.constexpr, V: tl.constexpr, BV: tl.constexpr, RECORD: tl.constexpr, IN_PLACE: tl.constexpr,
+    rec, q, k, v, beta, h0, o, ht, scale, T, H, NC,
+    K: tl.constexpr, KP: tl.constexpr, V: tl.constexpr, BV: tl.constexpr, RECORD: tl.constexpr,
     HAS_H0: tl.constexpr, HAS_HT: tl.constexpr, PRECISION: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """Forward, stage 2: o, the final state, and V' into the records. Grid: B H (V / BV); IN_PLACE, BV is V."""
+    """Forward, stage 2: o, the final state, and V' into the records. Grid: B H (V / BV)."""
     pid = tl.program_id(0)
     bh = (pid // (V // BV)).to(tl.int64)
     pv = pid % (V // BV)
@@ -76,6 +76,8 @@ def kdaprof_kda_fwd_recur(
     cv = pv * BV + tl.arange(0, BV)
     b = bh // H
     head = b * T * H + (bh - b * H)
+    q += head * K
+    k += head * K
     v += head * V
     o += head * V
     beta += head
@@ -84,23 +86,19 @@ def kdaprof_kda_fwd_recur(
         s = load_state(h0, bh, pv, K, KP, V, BV)
     for c in tl.range(0, NC, num_stages=STAGES):
         r = rec + (bh * NC + c) * RECORD
+        pairs = r + 32 * K + 16 * V
         t = (c * 16 + row).to(tl.int64)
         live = t < T
         bt = tl.load(beta + t * H, mask=live, other=0.0).to(tl.float32)[:, None]
-        vt = load_tile(v, t, cv, H * V, live, BV, BV) * bt
-        a = load_record(r + 48 * K + 256, row, row, 16, 16)
-        u = dot(a, vt, tl.zeros([16, BV], tl.float32), PRECISION)
-        vn = dot(-load_record(r + 32 * K, row, ck, K, KP), s, u, PRECISION)
-        if IN_PLACE:
-            qs = load_tile(o, t, ck, H * K, live, K, KP)
-            tl.store(r + 32 * K + row[:, None] * V + cv[None, :], vn)
-        else:
-            qs = load_record(r + 48 * K + 512 + 16 * V, row, ck, K, KP)
-            tl.store(r + 48 * K + 512 + row[:, None] * V + cv[None, :], vn)
-        out = dot(qs, s, tl.zeros([16, BV], tl.float32), PRECISION)
-        p = load_record(r + 48 * K, row, row, 16, 16)
-        out = dot(p, vn, out, PRECISION)
+        grown = load_record(r, row, ck, K, KP)
+        # beta and scale wait for the products: there each warp has its own columns, while of k and q each has all.
+        through_k = dot(load_tile(k, t, ck, H * K, live, K, KP) * grown, s, tl.zeros([16, BV], tl.float32), PRECISION)
+        u = bt * (load_tile(v, t, cv, H * V, live, BV, BV) - through_k)
+        through_q = dot(load_tile(q, t, ck, H * K, live, K, KP) * grown, s, tl.zeros([16, BV], tl.float32), PRECISION)
+        vn = dot(load_record(pairs + 256, row, row, 16, 16), u, tl.zeros([16, BV], tl.float32), PRECISION)
+        tl.store(r + 32 * K + row[:, None] * V + cv[None, :], vn)
         s = next_state(r, s, vn, K, KP, PRECISION)
+        out = dot(load_record(pairs, row, row, 16, 16), vn, scale * through_q, PRECISION)
         tl.store(o + t[:, None] * (H * V) + cv[None, :], out.to(o.dtype.element_ty), mask=live[:, None])
     if HAS_HT:
         store_state(ht + bh * (K * V), s, pv, K, KP, V, BV)
@@ -109,7 +107,7 @@ def kdaprof_kda_fwd_recur(
 @triton.jit
 def recur_states(
     rec, grec, h0, dq, dk, bh, pv, T, H, NC,
-    K: tl.constexpr, KP: tl.constexpr, V: tl.constexpr, BV: tl.constexpr, RECORD: tl.constexpr, VALUES: tl.constexpr,
+    K: tl.constexpr, KP: tl.constexpr, V: tl.constexpr, BV: tl.constexpr, RECORD: tl.constexpr,
     PAIRS: tl.constexpr, GRECORD: tl.constexpr, HOME: tl.constexpr, HAS_H0: tl.constexpr, PRECISION: tl.constexpr,
     STAGES: tl.constexpr,
 ):  # fmt: skip
@@ -130,7 +128,7 @@ def recur_states(
             tl.store(state_at(dq + here, dk + here, ck, cv, H * K, K), s, mask=keep)
         else:
             store_state(grec + (bh * NC + c) * GRECORD + PAIRS, s, pv, K, KP, V, BV)
-        vn = tl.load(r + VALUES + row[:, None] * V + cv[None, :])
+        vn = tl.load(r + 32 * K + row[:, None] * V + cv[None, :])
         s = next_state(r, s, vn, K, KP, PRECISION)
 
 
@@ -153,6 +151,7 @@ def recur_gradients(
     for back in tl.range(0, NC, num_stages=STAGES):
         c = NC - 1 - back
         r = rec + (bh * NC + c) * RECORD
+        pairs = r + 32 * K + 16 * V
         kept = grec + (bh * NC + c) * GRECORD
         if HOME:
             here = (head + (c - 1) * 16 * H) * K  # of the group: c is its second chunk where it is kept
@@ -164,17 +163,17 @@ def recur_gradients(
         t = c * 16 + row
         live = t < T
         dot_ = load_tile(do + head * V, t.to(tl.int64), cv, H * V, live, BV, BV)
-        pt = load_record_t(r + 48 * K, row, row, 16, 16)
+        pt = load_record_t(pairs, row, row, 16, 16)
         kd = load_record(r + 16 * K, row, ck, K, KP)
         dvn = dot(kd, ds, dot(pt, dot_, tl.zeros([16, BV], tl.float32), PRECISION), PRECISION)
-        x = dot(load_record_t(r + 48 * K + 256, row, row, 16, 16), dvn, tl.zeros([16, BV], tl.float32), PRECISION)
+        x = dot(load_record_t(pairs + 256, row, row, 16, 16), dvn, tl.zeros([16, BV], tl.float32), PRECISION)
         tl.store(kept + row[:, None] * V + cv[None, :], x)
-        bt = tl.load(beta + head + t.to(tl.int64) * H, mask=live, other=0.0).to(tl.float32)[None, :]
+        bt = tl.load(beta + head + t.to(tl.int64) * H, mask=live, other=0.0).to(tl.float32)[:, None]
         grown = load_record_t(r, row, ck, K, KP)
-        qs = load_rows_t(q + head * K, t, live, H * K, K, KP) * grown * scale
-        kb = load_rows_t(k + head * K, t, live, H * K, K, KP) * grown * bt
-        ds = dot(qs, dot_, ds * load_decay(r, K, KP)[:, None], PRECISION)
-        ds = dot(kb, -x, ds, PRECISION)
+        from_q = load_rows_t(q + head * K, t, live, H * K, K, KP) * grown
+        from_k = load_rows_t(k + head * K, t, live, H * K, K, KP) * grown
+        from_q = scale * dot(from_q, dot_, tl.zeros([KP, BV], tl.float32), PRECISION)
+        ds = dot(from_k, -bt * x, ds * load_decay(r, K, KP)[:, None] + from_q, PRECISION)
     if HAS_H0:
         store_state(dh0 + bh * (K * V), ds, pv, K, KP, V, BV)
 
@@ -182,7 +181,7 @@ def recur_gradients(
 @triton.jit(do_not_specialize=["T", "H", "NC"])
 def kdaprof_kda_bwd_recur(
     rec, grec, q, k, beta, h0, do, dht, dh0, dq, dk, dg, dv, scale, T, H, NC,
-    K: tl.constexpr, KP: tl.constexpr, V: tl.constexpr, BV: tl.constexpr, RECORD: tl.constexpr, VALUES: tl.constexpr,
+    K: tl.constexpr, KP: tl.constexpr, V: tl.constexpr, BV: tl.constexpr, RECORD: tl.constexpr,
     PAIRS: tl.constexpr, GRECORD: tl.constexpr, HOME: tl.constexpr, HAS_H0: tl.constexpr, HAS_DHT: tl.constexpr,
     PRECISION: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
@@ -193,7 +192,7 @@ def kdaprof_kda_bwd_recur(
     if tl.program_id(0) % 2 == 0:
         recur_states(
             rec, grec, h0, dq, dk, bh, pv, T, H, NC,
-            K, KP, V, BV, RECORD, VALUES, PAIRS, GRECORD, HOME, HAS_H0, PRECISION, STAGES,
+            K, KP, V, BV, RECORD, PAIRS, GRECORD, HOME, HAS_H0, PRECISION, STAGES,
         )  # fmt: skip
     else:
         recur_gradients(
