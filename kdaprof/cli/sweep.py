@@ -30,7 +30,7 @@ exit codes: 0 ok · 1 a step failed · 2 usage · 4 no line: too few walls may e
 130 interrupted"""
 
 AXES = {"batch": "B", "seq": "T", "max_iter": "iters"}
-SWEEP_EFFORT = replace(STEP_EFFORT, rounds=5, samples=3, warmup=5, burst=2, profiled=2, profiled_full=0, util_seconds=0)
+SWEEP_EFFORT = replace(STEP_EFFORT, rounds=5, samples=3, warmup=5, burst=2, profiled=3, profiled_full=0, util_seconds=0)
 
 
 def build_parser() -> argparse.ArgumentParser:

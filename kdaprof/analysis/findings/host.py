@@ -17,6 +17,7 @@ HOST_BOUND_WARN = 0.50
 QUEUE_HOST_SHARE_MIN = 0.95
 INFLATION_NOTE = 1.20
 
+_HIDDEN_NEXT = "Leave it: less host time here takes nothing off the step, whose wall is the GPU's work."
 _MOSTLY = {
     "host": ", mostly for the host",
     "sync": ", mostly because the host had waited for it",
@@ -45,17 +46,30 @@ def host_bound(views: Sequence[CellView]) -> Iterator[Finding]:
         }
         issued = f" for {launches:,.0f} launches" if launches else ""
         waits = f"the GPU waits {format_fraction(bound.share)} of a call{_MOSTLY.get(bound.kind, '')}"
+        hidden = _hidden_in(view, by_id)
+        lies = "; measured by itself: in the whole step, which the GPU bounds, the host runs ahead" if hidden else ""
         yield Finding(
             id="sync-bound" if bound.kind == "sync" else "host-bound",
-            severity="warn" if bound.share >= HOST_BOUND_WARN else "info",
+            severity="warn" if bound.share >= HOST_BOUND_WARN and hidden is None else "info",
             cell=view.cell.id,
             text=(
                 f"{name_of(view)}: {waits}: wall {format_ns(wall)}, GPU busy {format_ns(busy)}{issued}{_largest(bound)}"
+                f"{lies}"
             ),
-            evidence=numbers,
+            evidence=numbers if hidden is None else {**numbers, "step_host_bound": hidden.share},
             threshold={"idle_share_max": IDLE_SHARE_GPU, "cause_share_min": SHARE_OF_IDLE},
-            next=_next(bound, view, graph),
+            next=_next(bound, view, graph) if hidden is None else _HIDDEN_NEXT,
         )
+
+
+def _hidden_in(view: CellView, by_id: Mapping[str, CellView]) -> Bound | None:
+    """What bounds the step that this is a phase of, where that is the GPU: then the host's wait here costs nothing."""
+    key = view.cell.key
+    whole = by_id.get(key.sibling(phase="step").id) if key.phase != "step" else None
+    if whole is None or quoted(whole.facts, "wall_ns") is None:
+        return None
+    bound = bound_of(whole.facts)
+    return bound if bound.kind == "gpu" else None
 
 
 def _largest(bound: Bound) -> str:

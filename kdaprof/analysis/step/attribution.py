@@ -14,8 +14,6 @@ from kdaprof.runs.results import CellResult, RunResults
 
 SUM_MAX = 0.01
 """Phases whose walls add up to the step within this share need no explanation."""
-RUNS_AHEAD = 0.9
-"""A step that is issued in less than this share of its wall lets the host run ahead of the GPU."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +84,7 @@ def _attribution(
     )
     one = Fact(value=1.0, unit="fraction", provenance="derived", quotable=step["wall_ns"].quotable)
     rows.append(_row(run, whole, "step", 1, step, one))
-    why = _why(step["wall_ns"], step["host_ns"], total, on_gpu=on_gpu)
+    why = _why(step["wall_ns"], total, [known[key.id].facts for key in phases] if on_gpu else ())
     return Attribution(whole=whole, rows=tuple(rows), added_up=total, why=why)
 
 
@@ -140,16 +138,24 @@ def refused_like(fact: Fact, parts: Sequence[Fact]) -> Fact:
     return fact.refuse(*reasons.values())
 
 
-def _why(wall: Fact, host: Fact, total: Fact, *, on_gpu: bool) -> str | None:
-    """Why the phases do not add up to the step within `SUM_MAX`; None when they do. On a CPU nothing runs ahead."""
+def _why(wall: Fact, total: Fact, phases: Sequence[Mapping[str, Fact]]) -> str | None:
+    """Why the phases do not add up to the step within `SUM_MAX`; None when they do. No `phases`: nothing runs ahead.
+
+    What synchronising at the borders can add is what the host waits there for the GPU, behind each phase's last call.
+    """
     if wall.value is None or total.value is None or not wall.value:
         return "not every phase was measured"
-    off = float(total.value) / float(wall.value) - 1
-    if abs(off) <= SUM_MAX:
+    more = float(total.value) - float(wall.value)
+    if abs(more) <= SUM_MAX * wall.value:
         return None
-    if on_gpu and off > 0 and host.value is not None and host.value < RUNS_AHEAD * wall.value:
+    if 0 < more <= sum(_waited(facts) for facts in phases):
         return (
             "phases are synchronised at their borders, the step is not: there the host runs ahead, and the launches of "
             "one phase hide behind the GPU's work of the one before"
         )
     return "steps with and without borders were timed apart, and the host's speed moved between them"
+
+
+def _waited(facts: Mapping[str, Fact]) -> float:
+    wall, host = facts["wall_ns"].value, facts["host_ns"].value
+    return max(float(wall) - float(host), 0.0) if wall is not None and host is not None else 0.0

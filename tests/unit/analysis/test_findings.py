@@ -10,13 +10,14 @@ import guard_scenes
 import pytest
 import scenes
 from finding_scenes import SCENES, FindingScene, facts, graph_view, judged, path_view, split
-from scenes import MS, US, figure, view
+from scenes import MS, US, figure, good_facts, view
 
 import kdaprof.analysis.findings as package
 from kdaprof.analysis.findings import find
 from kdaprof.analysis.findings.bound import bound_of
 from kdaprof.analysis.findings.figures import between
 from kdaprof.analysis.view import CellView, WarmUp
+from kdaprof.runs.facts import Fact
 from kdaprof.runs.record import Capture
 from kdaprof.runs.results import Finding
 
@@ -118,6 +119,26 @@ def test_host_bound_shows_what_capturing_gave() -> None:
         "19.0 µs, 97 % of the launch overhead gone; copying new inputs costs 20.0 µs more."
     )
     assert found.evidence["graph_wall_ns"] == 1_330 * US
+
+
+def part_of_step(phase: str, **facts: Fact) -> CellView:
+    key = replace(scenes.key(), workload="step", phase=phase, shape=(("B", 8),))
+    one = scenes.scene(cell_key=key, wall_ns=200 * US, warm=(200 * US,) * 5)
+    made = good_facts("eager", **facts)
+    return view(one, facts=made, evidence=scenes.good_evidence(), warmup=WarmUp(steady_from=0, change_points=(), n=105))
+
+
+@pytest.mark.parametrize(("share", "severity"), [(0.08, "info"), (0.14, "info"), (0.16, "warn"), (0.8, "warn")])
+def test_a_phase_that_waits_for_the_host_is_no_warning_where_the_gpu_bounds_its_step(
+    share: float, severity: str
+) -> None:
+    whole = part_of_step("step", **split(share, idle=2 * MS))
+    phase = part_of_step("retr", **split(0.89, idle=500 * US, dispatch=400 * US))
+    (found,) = (f for f in find(judged(whole, phase)) if f.cell == phase.cell.id and f.id == "host-bound")
+    assert found.severity == severity
+    assert ("the host runs ahead" in found.text) == (severity == "info")
+    assert found.evidence.get("step_host_bound") == (share if severity == "info" else None)
+    assert ("Leave it" in found.next) == (severity == "info")
 
 
 def test_a_failed_capture_is_the_next_step_of_host_bound() -> None:

@@ -12,11 +12,15 @@ import jsonschema
 import pytest
 import scenes
 
+from kdaprof.analysis.stats import MIN_ROUNDS
 from kdaprof.analysis.step.fit import Point, fits_of, turns_of
 from kdaprof.cli.main import main
-from kdaprof.cli.sweep import run, swept
+from kdaprof.cli.sweep import SWEEP_EFFORT, run, swept
 from kdaprof.cli.sweep_run import ending
 from kdaprof.errors import Exit, UsageError
+from kdaprof.probe.library_plan import LIBRARY_EFFORT
+from kdaprof.probe.plan import Effort
+from kdaprof.probe.step.plan import STEP_EFFORT
 from kdaprof.report.sweep import not_measured, sweep_document, sweep_markdown, sweep_svg
 from kdaprof.runs.cells import CellKey, make_shape
 from kdaprof.runs.codec import dumps
@@ -193,3 +197,9 @@ def test_what_cannot_be_swept_is_said(flags: list[str], says: str) -> None:
 def test_a_wait_that_never_ends_is_refused(wait: str) -> None:
     with pytest.raises(UsageError, match=r"--wait .*: between 0 and 86400 seconds"):
         run(["--over", "batch=1,2", "--path", "tensor", "--wait", wait])
+
+
+@pytest.mark.parametrize("effort", [Effort(), STEP_EFFORT, LIBRARY_EFFORT, SWEEP_EFFORT])
+def test_no_verb_records_too_few_profiled_repeats_for_busy_to_have_an_interval(effort: Effort) -> None:
+    """A sweep of two profiled repeats a size never knew what bounds a step: Q02 refused each busy time."""
+    assert effort.profiled >= MIN_ROUNDS
