@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kdaprof.analysis.stats import quantile, summarise
+from kdaprof.analysis.util_covered import covered, covered_fact
 from kdaprof.runs.facts import Fact, Missing, Unit, absent
 from kdaprof.runs.util import PROCESS_BYTES, PROCESS_UTIL, REASON_PREFIX, process_of
 from kdaprof.runs.util_file import FieldSeries, FloatArray, IntArray
@@ -30,15 +31,18 @@ _PLAIN: tuple[tuple[str, str, Unit, str], ...] = (
     ("mem_clock_hz", "mem_clock_hz", "Hz", "median"),
     ("temperature_c", "temperature_c", "°C", "median"),
     ("mem_used_bytes", "mem_used_bytes", "B", "median"),
-    ("gpm_graphics", "gpm_graphics", "fraction", "mean"),
-    ("gpm_sm", "gpm_sm", "fraction", "mean"),
-    ("gpm_occupancy", "gpm_occupancy", "fraction", "mean"),
-    ("gpm_tensor", "gpm_tensor", "fraction", "mean"),
-    ("gpm_dram", "gpm_dram", "fraction", "mean"),
-    ("gpm_pcie_tx", "gpm_pcie_tx_bytes_per_s", "B/s", "mean"),
-    ("gpm_pcie_rx", "gpm_pcie_rx_bytes_per_s", "B/s", "mean"),
-    ("gpm_nvlink_tx", "gpm_nvlink_tx_bytes_per_s", "B/s", "mean"),
-    ("gpm_nvlink_rx", "gpm_nvlink_rx_bytes_per_s", "B/s", "mean"),
+)
+# fact → field, unit: differences of counters, each over an interval of its own
+_COVERED: tuple[tuple[str, str, Unit], ...] = (
+    ("gpm_graphics", "gpm_graphics", "fraction"),
+    ("gpm_sm", "gpm_sm", "fraction"),
+    ("gpm_occupancy", "gpm_occupancy", "fraction"),
+    ("gpm_tensor", "gpm_tensor", "fraction"),
+    ("gpm_dram", "gpm_dram", "fraction"),
+    ("gpm_pcie_tx", "gpm_pcie_tx_bytes_per_s", "B/s"),
+    ("gpm_pcie_rx", "gpm_pcie_rx_bytes_per_s", "B/s"),
+    ("gpm_nvlink_tx", "gpm_nvlink_tx_bytes_per_s", "B/s"),
+    ("gpm_nvlink_rx", "gpm_nvlink_rx_bytes_per_s", "B/s"),
 )
 
 Fields = Mapping[str, FieldSeries]
@@ -81,8 +85,13 @@ class CardUse:
     processes: tuple[ProcessUse, ...]
 
 
-def card_use(fields: Fields, *, names: Mapping[int, str | None], absence: str | None = None) -> CardUse:
-    """The figures of one card from its series; `absence` is said of fields that were never read."""
+def card_use(
+    fields: Fields, *, names: Mapping[int, str | None], absence: str | None = None, began_ns: int | None = None
+) -> CardUse:
+    """The figures of one card from its series; `absence` is said of fields that were never read.
+
+    `began_ns` is when the watch began: what the first figure of a difference of counters covers.
+    """
     why = absence or "never read"
     t_ns, values, source = utilisation(fields)
     facts: dict[str, Fact] = {}
@@ -94,6 +103,8 @@ def card_use(fields: Fields, *, names: Mapping[int, str | None], absence: str | 
         facts["longest_idle_s"] = absent("s", lost.missing or "failed", lost.detail or why)
     for fact, field, unit, kind in _PLAIN:
         facts[fact] = _figure(fields.get(field), unit, kind, why)
+    for fact, field, unit in _COVERED:
+        facts[fact] = _covered(fields.get(field), unit, why, began_ns)
     facts["energy_j"] = _energy(fields, why)
     facts["limited_share"] = _figure(fields.get("limited"), "fraction", "mean", why)
     ordered = sorted(values.tolist())
@@ -187,6 +198,11 @@ def _utilisation_facts(t_ns: IntArray, values: FloatArray, source: str) -> dict[
 def _figure(series: FieldSeries | None, unit: Unit, kind: str, why: str) -> Fact:
     values = [] if series is None else series.fresh()[1].tolist()
     return plain_fact(values, unit, kind) if values else _missing(series, unit, why)
+
+
+def _covered(series: FieldSeries | None, unit: Unit, why: str, began_ns: int | None) -> Fact:
+    figures = None if series is None else covered(series, began_ns)
+    return _missing(series, unit, why) if figures is None or not figures.value.size else covered_fact(figures, unit)
 
 
 def _energy(fields: Fields, why: str) -> Fact:

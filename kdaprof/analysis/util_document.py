@@ -67,7 +67,10 @@ def view(
     names = {process.pid: process.name for process in record.names}
     return WatchView(
         record=record,
-        cards=tuple(_card(card, series.get(card.uuid, {}), names, intervals) for card in record.cards),
+        cards=tuple(
+            _card(card, series.get(card.uuid, {}), names, intervals, record.started_monotonic_ns)
+            for card in record.cards
+        ),
         lateness=absent("ns", "no-device", "no sample was taken")
         if late is None
         else plain_fact(late.value.tolist(), "ns", "median"),
@@ -106,14 +109,14 @@ def gpu_util_schema() -> Json:
 
 
 def _card(
-    card: WatchedCard, fields: Fields, names: Mapping[int, str | None], intervals: Sequence[Interval]
+    card: WatchedCard, fields: Fields, names: Mapping[int, str | None], intervals: Sequence[Interval], began_ns: int
 ) -> CardView:
     absence = card.stopped.reason if card.stopped is not None else None
-    use = card_use(fields, names=names, absence=absence)
+    use = card_use(fields, names=names, absence=absence, began_ns=began_ns)
     if card.gpm_missing is not None:
         gpm = {name for name in use.facts if name.startswith("gpm_")}
         use.facts.update({name: absent(use.facts[name].unit, "not-supported", card.gpm_missing) for name in gpm})
-    return CardView(card, use, join(fields, intervals) if intervals else (), fields)
+    return CardView(card, use, join(fields, intervals, began_ns=began_ns) if intervals else (), fields)
 
 
 def _own_cost(record: WatchRecord) -> Fact:

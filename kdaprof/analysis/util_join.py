@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kdaprof.analysis.util import IDLE_AT_MOST, Fields, plain_fact, utilisation
+from kdaprof.analysis.util_covered import covered, covered_inside
 from kdaprof.runs.cells import CellKey
 from kdaprof.runs.facts import Fact, absent
 from kdaprof.runs.record import RunRecord
@@ -43,12 +44,12 @@ class BusyShare:
     share: Fact
 
 
-def join(fields: Fields, intervals: Iterable[Interval]) -> tuple[Joined, ...]:
-    """The readings inside each name's intervals, in order of their first start."""
+def join(fields: Fields, intervals: Iterable[Interval], *, began_ns: int | None = None) -> tuple[Joined, ...]:
+    """The readings inside each name's intervals, in order of their first start; `began_ns` as in `card_use`."""
     named: dict[str, list[tuple[int, int]]] = {}
     for start, end, name in sorted(intervals):
         named.setdefault(name, []).append((start, end))
-    return tuple(_joined(fields, name, spans) for name, spans in named.items())
+    return tuple(_joined(fields, name, spans, began_ns) for name, spans in named.items())
 
 
 def inside(t_ns: IntArray, spans: list[tuple[int, int]]) -> BoolArray:
@@ -107,7 +108,7 @@ def _settled(span: tuple[int, int]) -> tuple[int, int]:
     return (start + WINDOW_NS, end) if end - start >= 2 * WINDOW_NS else span
 
 
-def _joined(fields: Fields, name: str, spans: list[tuple[int, int]]) -> Joined:
+def _joined(fields: Fields, name: str, spans: list[tuple[int, int]], began_ns: int | None) -> Joined:
     t_ns, values, source = utilisation(fields)
     readings = values[inside(t_ns, [_settled(span) for span in spans])].tolist()
     none = absent("fraction", "not-applicable", "no reading lies in it")
@@ -118,8 +119,6 @@ def _joined(fields: Fields, name: str, spans: list[tuple[int, int]]) -> Joined:
         facts["util_idle_share"] = Fact(value=idle / len(readings), unit="fraction", n=len(readings))
     for field in _JOINED:
         if field in fields:
-            t_ns, values = fields[field].fresh()
-            within = values[inside(t_ns, spans)].tolist()
-            facts[field] = plain_fact(within, "fraction", "mean") if within else none
+            facts[field] = covered_inside(covered(fields[field], began_ns), spans, "fraction")
     lengths = sorted(end - start for start, end in spans)
     return Joined(name, len(spans), sum(lengths), lengths[len(lengths) // 2] < WINDOW_NS, facts)

@@ -52,6 +52,7 @@ class GpmMeter:
         self._old: Any = None
         self._new: Any = None
         self._request: Any = None
+        self._broken = False
         self._ready = self._open(device)
 
     def _open(self, device: NvmlDevice) -> Reading[bool]:
@@ -81,12 +82,19 @@ class GpmMeter:
         return self._ready.reason
 
     def read(self) -> Reading[GpmActivity]:
-        """Activity since the last reading. Readings closer than about 100 ms may come back without data."""
+        """Activity since the last reading, whatever that one gave; closer than about 100 ms there may be no data.
+
+        Where the last one failed to take a sample, this one starts the series again and has no figure.
+        """
         if self._ready.value is None:
             return Reading(None, self._ready.missing)
         taken = self._nvml.call("nvmlGpmSampleGet", self._handle, self._new)
+        broken, self._broken = self._broken, taken.missing is not None
         if taken.missing:
             return Reading(None, taken.missing)
+        if broken:
+            self._old, self._new = self._new, self._old
+            return missing("no-data", "the GPM sample before this one failed: the series starts again")
         request = self._request
         request.version = _GET_VERSION
         request.numMetrics = len(_METRICS)

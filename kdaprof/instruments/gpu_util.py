@@ -72,9 +72,10 @@ class Sampler:
         self._kept = _Kept()
         self._stop = threading.Event()
         # Seconds at most: GPM as often as it has counts, the energy at both ends.
-        extras: list[Extra] = [EnergyRows(sensor, Pace(ENERGY_SHARE))]
+        extras: list[Extra] = []
         if gpm is not None:
             extras.append(GpmRows(sensor, gpm, Pace(None, period_ns=GPM_PERIOD_NS)))
+        extras.append(EnergyRows(sensor, Pace(ENERGY_SHARE)))
         self._loop = SampleLoop([SampleTaker(sensor, extras)], clock, hz, self._kept, wait=self._stop.wait)
         self._thread = threading.Thread(target=self._loop.run, name="kdaprof-gpu-util", daemon=True)
         self._series: UtilSeries | None = None

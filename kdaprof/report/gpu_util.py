@@ -128,10 +128,16 @@ def _lists(card: CardView) -> Iterator[str]:
         told += [f"SM share {format_fraction(process.util)}"] if process.util is not None else []
         yield ", ".join(told)
     for joined in card.joined:
-        told = [f"{name} {_text(fact)}" for name, fact in joined.facts.items() if fact.value is not None]
+        told = [_joined_text(name, fact) for name, fact in joined.facts.items() if fact.value is not None]
         mixed = " (shorter than what a reading averages: mixed with its neighbours)" if joined.mixed else ""
         calls = f"{joined.name}, {joined.calls} × in {format_ns(joined.span_ns)}"
         yield f"{calls}: {', '.join(told) or 'no reading lies in it'}{mixed}"
+
+
+def _joined_text(name: str, fact: Fact) -> str:
+    """A figure of a name; with what is not its own, where a GPM reading crosses its borders."""
+    crossed = f" ({fact.detail})" if name.startswith("gpm_") and fact.detail else ""
+    return f"{name} {_text(fact)}{crossed}"
 
 
 def _footer(view: WatchView, *, meaning: bool = True) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Protocol
 from kdaprof.instruments.clock import ClockPair
 from kdaprof.instruments.conditions import name_of_process
 from kdaprof.instruments.gpm import GpmActivity
-from kdaprof.instruments.reading import Reading
+from kdaprof.instruments.reading import Reading, missing
 from kdaprof.instruments.sensor import BufferedSample, GpuProcess, GpuSensor
 from kdaprof.instruments.watch.pace import Pace
 from kdaprof.runs.conditions import LIMITING_REASONS
@@ -22,6 +22,8 @@ from kdaprof.runs.util import PROCESS_BYTES, PROCESS_UTIL, REASON_PREFIX, UtilRe
 GPM_PERIOD_NS = 100_000_000
 GPM_SHARE, BUFFER_SHARE, PEOPLE_SHARE, ENERGY_SHARE = 0.0003, 0.00015, 0.0001, 0.00005
 """Of a core, at 2 Hz. Nothing is lost by a slow pace: GPM and energy count on, and the buffer keeps what it has."""
+
+GPM_STARTS = "a GPM figure needs two samples, and this was the first"
 
 _GPM_FIELDS = tuple(GpmActivity.__dataclass_fields__)
 # The driver keeps some tens of seconds; anything that claims to be older or from the future is a wrong clock.
@@ -73,7 +75,11 @@ class EnergyRows:
 
 
 class GpmRows:
-    """GPM activity since its last reading, a row a counter."""
+    """GPM activity since its last reading, a row a counter.
+
+    A figure covers the time from the rows before it to its own, so the first reading, which covers what was before
+    the series, has rows without a value.
+    """
 
     def __init__(self, sensor: GpuSensor, meter: GpmReader, pace: Pace) -> None:
         self._sensor = sensor
@@ -86,9 +92,11 @@ class GpmRows:
         too_soon = self._read_ns is not None and t_ns - self._read_ns < GPM_PERIOD_NS
         if too_soon or not self._pace.begins(t_ns, last=last):
             return ()
-        self._read_ns = t_ns
+        first, self._read_ns = self._read_ns is None, t_ns
         activity = self._meter.read()
         self._pace.ends(t_ns)
+        if first and activity.value is not None:
+            activity = missing("no-data", GPM_STARTS)
         return [self._counter(t_ns, name, activity) for name in _GPM_FIELDS]
 
     def _counter(self, t_ns: int, name: str, activity: Reading[GpmActivity]) -> UtilReading:

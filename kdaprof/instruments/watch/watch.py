@@ -110,15 +110,17 @@ class _Running:
         wanted = None if family is None else family.holds
         people = ProcessRows(device, wanted, pace=self._pace(PEOPLE_SHARE), shares=self._pace(PEOPLE_SHARE))
         self._people.append(people)
+        # GPM first: its figures end when it is read, and its rows say when the sample began.
+        gpm: list[Extra] = []
+        if meter.missing is None:
+            gpm.append(GpmRows(device, meter, self._pace(GPM_SHARE, period_ns=GPM_PERIOD_NS)))
         extras: list[Extra] = [
+            *gpm,
             ThrottleRows(device),
             people,
             EnergyRows(device, self._pace(ENERGY_SHARE)),
             BufferRows(device, self._pair, pace=self._pace(BUFFER_SHARE, first_ns=SLOW_PERIOD_NS)),
         ]
-        if meter.missing is None:
-            pace = self._pace(GPM_SHARE, period_ns=GPM_PERIOD_NS, first_ns=GPM_PERIOD_NS)
-            extras.append(GpmRows(device, meter, pace))
         return SampleTaker(device, extras)
 
     def _pace(self, share: float, *, period_ns: int = SLOW_PERIOD_NS, first_ns: int = 0) -> Pace:

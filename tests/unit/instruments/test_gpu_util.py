@@ -9,7 +9,7 @@ from kdaprof.instruments.gpm import GpmActivity
 from kdaprof.instruments.gpu_util import Sampler
 from kdaprof.instruments.reading import Missing, Reading
 from kdaprof.instruments.sensor import Utilisation
-from kdaprof.instruments.watch.extras import GPM_PERIOD_NS, GpmRows
+from kdaprof.instruments.watch.extras import GPM_PERIOD_NS, GPM_STARTS, GpmRows
 from kdaprof.instruments.watch.pace import Pace
 from kdaprof.instruments.watch.schedule import due_ns, next_due, samples_due
 from kdaprof.instruments.watch.taker import SampleTaker
@@ -82,6 +82,9 @@ def test_gpm_is_read_as_often_as_its_pace_says() -> None:
     taker = SampleTaker(sensor, [GpmRows(sensor, gpm, Pace(None, period_ns=GPM_PERIOD_NS))])
     rows = [row for t in range(0, 300, 10) for row in taker.take(t * MS)[0]]
     assert gpm.reads == 3
+    # The first reading covers what was before the series: it only says where the second begins.
+    graphics = [(row.t_ns, row.value, row.missing) for row in rows if row.field == "gpm_graphics"]
+    assert graphics == [(0, None, GPM_STARTS), (100 * MS, 0.2, None), (200 * MS, 0.2, None)]
     by_field = {row.field: row for row in rows}
     assert by_field["gpm_graphics"].value == 0.2
     assert by_field["gpm_occupancy"].value is None

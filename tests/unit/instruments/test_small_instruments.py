@@ -152,6 +152,26 @@ def test_gpm_leaves_out_what_the_card_does_not_give() -> None:
     assert nothing.missing.kind == "no-data"
 
 
+def test_a_gpm_sample_that_fails_starts_the_series_again() -> None:
+    class Failing(GpmModule):
+        fails = False
+
+        def nvmlGpmSampleGet(self, handle: str, sample: dict[str, int]) -> dict[str, int]:
+            if self.fails:
+                raise FakeNvmlError(999, "unknown error")
+            return super().nvmlGpmSampleGet(handle, sample)
+
+    module = Failing({1: 50.0})
+    gpm = meter(module)
+    given = []
+    for fails in (False, True, True, False, False):
+        module.fails = fails
+        given.append(gpm.read())
+    # The fourth would cover the time of two failed readings as well, though it is said to cover that since the last.
+    assert [reading.value is not None for reading in given] == [True, False, False, False, True]
+    assert "starts again" in (given[3].reason or "")
+
+
 def test_gpm_gives_tensor_activity_and_traffic_in_bytes_a_second() -> None:
     activity = meter(GpmModule({1: 50.0, 5: 40.0, 20: 3.0, 21: 0.5, 60: 2.0, 61: 1.0})).read().value
     assert activity is not None

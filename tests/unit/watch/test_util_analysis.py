@@ -111,7 +111,7 @@ def test_inside_is_what_it_says_for_spans_that_overlap_too(spans: list[tuple[int
 
 
 def test_samples_are_joined_to_phases() -> None:
-    fields = {"util": series([0.0, 0.8] * 10, step_ns=S), "gpm_sm": series([0.0, 0.4] * 10, step_ns=S)}
+    fields = {"util": series([0.0, 0.8] * 10, step_ns=S), "gpm_sm": series([0.4, 0.0] * 10, step_ns=S)}
     phases = [(k * S, (k + 1) * S, "fwd" if k % 2 else "data") for k in range(20)]
     data, fwd = join(fields, [*phases, (100 * S, 101 * S, "later")])[:2]
     assert (data.name, data.calls, data.span_ns, data.facts["util_mean"].value) == ("data", 10, 10 * S, 0.0)
@@ -126,7 +126,7 @@ def test_samples_are_joined_to_phases() -> None:
 
 
 def test_the_first_second_of_a_long_loop_still_averages_what_was_before_it() -> None:
-    fields = {"util": series([0.0] * 6 + [0.9] * 8), "gpm_sm": series([0.0] * 4 + [0.5] * 10)}
+    fields = {"util": series([0.0] * 6 + [0.9] * 8), "gpm_sm": series([0.0] * 5 + [0.5] * 9)}
     loop = join(fields, [(2 * S, 7 * S, "tensor fwd")])[0]
     assert loop.facts["util_mean"].value == pytest.approx(0.9)
     assert loop.facts["gpm_sm"].value == pytest.approx(0.5)  # a difference of counters: nothing from before in it
@@ -162,7 +162,10 @@ def test_the_page_escapes_and_the_picture_of_a_long_watch_stays_small() -> None:
         cards=(card,),
     )  # fmt: skip
     use = card_use(fields, names={})
-    seen = WatchView(record, (CardView(card, use, (), fields),), use.facts["util_mean"], use.facts["util_mean"], ())
+    crossed = join({"gpm_sm": series([None, 0.4], step_ns=2 * S)}, [(S, 9 * S, "late")])
+    seen = WatchView(
+        record, (CardView(card, use, crossed, fields),), use.facts["util_mean"], use.facts["util_mean"], ()
+    )
     svg = picture(seen)
     assert len(svg) < 100_000
     assert "<script>" not in svg
@@ -170,4 +173,5 @@ def test_the_page_escapes_and_the_picture_of_a_long_watch_stays_small() -> None:
     text = markdown(seen)
     assert "| utilisation, mean | 75 %" in text
     assert "—" in text
+    assert "gpm_sm 40 % (every reading crosses its borders: 50 % of what they cover is not its own)" in text
     assert any("75 % mean" in line for line in terminal_lines(seen))
