@@ -42,12 +42,12 @@ def quiet_checks(machine: Machine) -> Iterator[Check]:
         conditions=Conditions(before=seen, during=(), after=None),
     )  # fmt: skip
     if seen.gpu is not None:
-        yield _quiet("card-shared", shared_card(run), "nobody else uses the card", "Q03",
+        yield _quiet("card-shared", shared_card(run, now=True), "nobody else uses the card", "Q03",
                      "wait for it, or use another card (CUDA_VISIBLE_DEVICES)")  # fmt: skip
-        yield _quiet("clocks", clock_limits(run), "no limit holds the clocks down", "Q04",
+        yield _quiet("clocks", clock_limits(run, now=True), "no limit holds the clocks down", "Q04",
                      "let it cool, or raise the power limit; samples taken meanwhile are refused")  # fmt: skip
         yield from _settings(machine)
-    yield _quiet("host-load", loaded_host(run), "the host is quiet", "Q05",
+    yield _quiet("host-load", loaded_host(run, now=True), "the host is quiet", "Q05",
                  "stop what runs beside it: host-bound figures are refused")  # fmt: skip
     if seen.gpu is not None and seen.gpu.foreign is None:
         yield Check(

@@ -34,10 +34,13 @@ class Watched(Protocol):
         ...
 
 
-def moments(run: Watched) -> Iterator[tuple[str, ConditionsSnapshot]]:
-    """Each snapshot of the run with when it was taken: before the run, `12.0 s into the run`, after it."""
+def moments(run: Watched, *, now: bool = False) -> Iterator[tuple[str, ConditionsSnapshot]]:
+    """Each snapshot of the run with when it was taken: before the run, `12.0 s into the run`, after it.
+
+    `now`: no run follows, here and below, and the snapshot before it is one of now.
+    """
     if run.conditions.before is not None:
-        yield "before the run", run.conditions.before
+        yield "now" if now else "before the run", run.conditions.before
     for snapshot in run.conditions.during:
         yield _moment(run.conditions.before, snapshot), snapshot
     if run.conditions.after is not None:
@@ -51,18 +54,22 @@ def _moment(before: ConditionsSnapshot | None, during: ConditionsSnapshot) -> st
     return f"{format_ns(during.monotonic_ns - before.monotonic_ns)} into the run"
 
 
-def shared_card(run: Watched) -> str | None:
+def shared_card(run: Watched, *, now: bool = False) -> str | None:
     """Who else used the card, by the thresholds of Q03; None when nobody is known to have."""
     before = run.conditions.before
-    for when, snapshot in moments(run):
+    for when, snapshot in moments(run, now=now):
         for process in (snapshot.gpu.foreign or ()) if snapshot.gpu else ():
             if _disturbs(process):
                 return f"process {process.pid}{f' ({process.name})' if process.name else ''} {_use(process)} {when}"
     if before is not None and before.gpu is not None:
         util = before.gpu.util_before if before.gpu.util_before is not None else before.gpu.util
         if util is not None and util > UTIL_BEFORE_MAX:
-            return f"the card was {format_fraction(util)} busy before the run began"
+            return f"the card was {format_fraction(util)} busy {_at_first(now)}"
     return None
+
+
+def _at_first(now: bool) -> str:
+    return "now" if now else "before the run began"
 
 
 def _disturbs(process: ForeignProcess) -> bool:
@@ -78,9 +85,9 @@ def _use(process: ForeignProcess) -> str:
     return " and ".join(parts)
 
 
-def clock_limits(run: Watched) -> str | None:
+def clock_limits(run: Watched, *, now: bool = False) -> str | None:
     """The limits that the card reported in any snapshot, in words; None when it reported none."""
-    for when, snapshot in moments(run):
+    for when, snapshot in moments(run, now=now):
         limits = sorted(set(snapshot.gpu.throttle_reasons or ()) & LIMITING_REASONS) if snapshot.gpu else []
         if limits:
             return f"the card reported {', '.join(limits)} {when}"
@@ -96,15 +103,15 @@ def clock_spread(view: CellView) -> tuple[float, float] | None:
     return summary.median, (summary.p90 - summary.p10) / summary.median
 
 
-def loaded_host(run: Watched) -> str | None:
+def loaded_host(run: Watched, *, now: bool = False) -> str | None:
     """What else the host did, by the thresholds of Q05; None when it is not known to have done anything."""
     before = run.conditions.before
     if before is not None and before.host.load1 is not None:
         # The load average counts the whole machine, so that the whole machine's cores are what it is held against.
         cores = before.host.cores_total or before.host.cores_available
         if cores and before.host.load1 > LOAD_PER_CORE_MAX * cores:
-            return f"load average {format_number(before.host.load1)} on {cores} cores before the run began"
-    for when, snapshot in moments(run):
+            return f"load average {format_number(before.host.load1)} on {cores} cores {_at_first(now)}"
+    for when, snapshot in moments(run, now=now):
         if snapshot.host.steal is not None and snapshot.host.steal > STEAL_MAX:
             return f"the hypervisor took {format_fraction(snapshot.host.steal)} of the CPU time {when}"
     return None

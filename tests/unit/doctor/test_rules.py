@@ -100,8 +100,13 @@ def test_a_rule_speaks(changed: dict[str, Any], id_: str, status: str, said: str
 @pytest.mark.parametrize(
     ("readings", "id_", "status", "said"),
     [
-        ({"processes": (GpuProcess(77, 15 << 30),)}, "card-shared", "warn", "process 77 (python) held 16.1 GB"),
-        ({"throttle_reasons": ("sw_power_cap",)}, "clocks", "warn", "sw_power_cap"),
+        (
+            {"processes": (GpuProcess(77, 15 << 30),)},
+            "card-shared",
+            "warn",
+            "process 77 (python) held 16.1 GB of the card now",
+        ),
+        ({"throttle_reasons": ("sw_power_cap",)}, "clocks", "warn", "sw_power_cap now"),
         ({"mig": True}, "mig", "warn", "MIG is on"),
         ({"persistence": False}, "persistence", "warn", "persistence mode is off"),
         ({"power_limit_w": 180.0}, "power-limit", "warn", "180 W"),
@@ -117,11 +122,17 @@ def test_the_card_s_state_is_judged(readings: dict[str, Any], id_: str, status: 
 
 def test_a_busy_card_and_a_loaded_host_are_no_place_to_measure() -> None:
     busy = FakeSensor(utilisations=[Utilisation(0.9, 0.2)])
-    assert "90 % busy before the run began (Q03" in checks(machine(sensor=busy))["card-shared"].text
+    seen = checks(machine(sensor=busy))
+    assert "90 % busy now (Q03" in seen["card-shared"].text
     loaded = machine()
     assert loaded.conditions is not None
-    host = replace(loaded.conditions.host, load1=44.0, cores_total=20)
-    assert "44" in checks(replace(loaded, conditions=replace(loaded.conditions, host=host)))["host-load"].text
+    host = replace(loaded.conditions.host, load1=44.0, cores_total=20, steal=0.2)
+    full = checks(replace(loaded, conditions=replace(loaded.conditions, host=host)))
+    assert "load average 44.0 on 20 cores now" in full["host-load"].text
+    stolen = checks(replace(loaded, conditions=replace(loaded.conditions, host=replace(host, load1=0.0))))
+    assert "20 % of the CPU time now" in stolen["host-load"].text
+    # The doctor looks once: nothing that it says is of a run.
+    assert not [check.text for checked in (seen, full, stolen) for check in checked.values() if "the run" in check.text]
 
 
 def test_a_laptop_without_torch_is_unfit_and_says_what_works() -> None:
