@@ -26,8 +26,8 @@ class HoldMeter:
 
     def __init__(self, pid: int, clock: Clock, proc: Path = PROC) -> None:
         self._pid, self._clock, self._proc = pid, clock, proc
-        self._rows: list[tuple[int, int, bool]] = []
-        self._open: tuple[int, bool] | None = None
+        self._rows: list[tuple[int, int]] = []
+        self._open_ns: int | None = None
         self._last: tuple[int, str | None] | None = None
         self._looks = 0
         self._unseen_ns = 0
@@ -41,10 +41,10 @@ class HoldMeter:
         if now - before_ns > UNSEEN_NS and "t" not in (before, letter):
             self._unseen_ns += now - before_ns
         if letter == "t":
-            self._open = self._open or (between, before != "R")
-        elif self._open is not None:
-            self._rows.append((self._open[0], between, self._open[1]))
-            self._open = None
+            self._open_ns = between if self._open_ns is None else self._open_ns
+        elif self._open_ns is not None:
+            self._rows.append((self._open_ns, between))
+            self._open_ns = None
         self._last = now, letter
         self._looks += 1
         return letter
@@ -52,9 +52,8 @@ class HoldMeter:
     def holds(self) -> Holds:
         """Every stop that ended, in order."""
         return Holds(
-            start_ns=np.array([start for start, _, _ in self._rows], np.int64),
-            end_ns=np.array([end for _, end, _ in self._rows], np.int64),
-            asleep=np.array([asleep for _, _, asleep in self._rows], np.bool_),
+            start_ns=np.array([start for start, _ in self._rows], np.int64),
+            end_ns=np.array([end for _, end in self._rows], np.int64),
             looks=self._looks,
             unseen_ns=self._unseen_ns,
         )

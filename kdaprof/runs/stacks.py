@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kdaprof.runs.util_file import BoolArray, IntArray
+from kdaprof.runs.util_file import IntArray
 from kdaprof.runs.watch import WrappedCommand
 
 STACKS_KIND = "stacks"
@@ -37,13 +37,12 @@ class ThreadTicks:
 class Holds:
     """When py-spy held the process for native stacks: from `start_ns` to `end_ns` (monotonic), in order, apart.
 
-    `asleep`: the main thread was not running when it was stopped. `looks`: how often the process was looked at.
+    `looks`: how often the process was looked at.
     `unseen_ns`: time between looks so far apart that a stop could hide there; None in recordings of before.
     """
 
     start_ns: IntArray
     end_ns: IntArray
-    asleep: BoolArray
     looks: int
     unseen_ns: int | None = None
 

@@ -47,8 +47,8 @@ def write_threads(folder: Path, threads: Sequence[ThreadTicks]) -> None:
 
 
 def write_holds(folder: Path, holds: Holds) -> None:
-    """One row a stop: start_ns, end_ns, asleep; looks and unseen_ns stand in the metadata. Errors: TargetError."""
-    columns = {"start_ns": holds.start_ns, "end_ns": holds.end_ns, "asleep": holds.asleep}
+    """One row a stop: start_ns, end_ns; looks and unseen_ns stand in the metadata. Errors: TargetError."""
+    columns = {"start_ns": holds.start_ns, "end_ns": holds.end_ns}
     metadata = {b"kdaprof.schema": b"kdaprof.stacks-holds", b"kdaprof.version": b"1", b"looks": b"%d" % holds.looks}
     if holds.unseen_ns is not None:
         metadata[b"unseen_ns"] = b"%d" % holds.unseen_ns
@@ -94,10 +94,9 @@ def read_holds(folder: Path) -> Holds | None:
         return None
     table = _read(folder / HOLDS_FILE, b"kdaprof.stacks-holds")
     start_ns, end_ns = (table.column(name).to_numpy() for name in ("start_ns", "end_ns"))
-    asleep = table.column("asleep").to_numpy()
     said = table.schema.metadata or {}
     unseen = int(said[b"unseen_ns"]) if b"unseen_ns" in said else None
-    return Holds(start_ns=start_ns, end_ns=end_ns, asleep=asleep, looks=int(said[b"looks"]), unseen_ns=unseen)
+    return Holds(start_ns=start_ns, end_ns=end_ns, looks=int(said[b"looks"]), unseen_ns=unseen)
 
 
 def _read(path: Path, schema: bytes) -> pa.Table:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from xml.etree import ElementTree
 
 import jsonschema
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from kdaprof.analysis.stacks import thread_time
@@ -20,7 +23,8 @@ from kdaprof.errors import BadFileError
 from kdaprof.report.stacks import markdown, terminal_lines
 from kdaprof.report.stacks_flame import flame_graph
 from kdaprof.runs.environment import Secrets
-from kdaprof.runs.stacks import Holds, NoStacks, StacksRecord, ThreadTicks
+from kdaprof.runs.stacks import HOLDS_FILE, Holds, NoStacks, StacksRecord, ThreadTicks
+from kdaprof.runs.stacks_file import read_holds, write_holds
 
 MS = 1_000_000
 TORCH = "/venv/lib/python3.12/site-packages/torch"
@@ -186,7 +190,7 @@ def test_without_counters_or_natively_what_cannot_be_told_is_missing() -> None:
     assert "schedstat" in bare["layers"]["waiting"]["detail"]
     (native,) = stacks_document(stacks_view(record(native=True), MIX, (COUNTED,)))["threads"]
     assert native["layers"]["waiting"]["value"] == 0  # nothing in this trace sleeps by its symbols
-    seldom = Holds(start_ns=NEVER, end_ns=NEVER, asleep=NEVER.astype(bool), looks=3)
+    seldom = Holds(start_ns=NEVER, end_ns=NEVER, looks=3)
     assert stacks_document(stacks_view(record(native=True), MIX, (COUNTED,), seldom))["threads"] == [native]
     assert "stops the process" in native["layers"]["no_core"]["detail"]
     assert native["layers"]["aten"]["value"] == 0
@@ -195,9 +199,9 @@ def test_without_counters_or_natively_what_cannot_be_told_is_missing() -> None:
 NEVER = np.zeros(0, np.int64)
 
 
-def holds(*rows: tuple[int, int, bool]) -> Holds:
+def holds(*rows: tuple[int, int]) -> Holds:
     table = np.array(rows, np.int64)
-    return Holds(start_ns=table[:, 0] * MS, end_ns=table[:, 1] * MS, asleep=table[:, 2] > 0, looks=200)
+    return Holds(start_ns=table[:, 0] * MS, end_ns=table[:, 1] * MS, looks=200)
 
 
 def test_stops_of_native_stacks_are_nobody_s_time() -> None:
@@ -205,7 +209,7 @@ def test_stops_of_native_stacks_are_nobody_s_time() -> None:
     # py-spy stamps the first stack of the work only at 41, when the stop that began at 31 is over.
     nap = ("clock_nanosleep", LIBC, 0)
     mix = trace((0, [NAP, nap]), (41_000, [WORK, BACKWARD]), (71_000, [WORK]), end_us=100_000)
-    stopped = holds((10, 12, True), (31, 41, False), (50, 60, False), (80, 90, False))
+    stopped = holds((10, 12), (31, 41), (50, 60), (80, 90))
     counted = ticks((0, 0, 0), (30, 0, 0), (31, 1, 0), (41, 1, 0), (50, 8, 2), (60, 8, 2), (80, 28, 2), (90, 28, 2),
                     (100, 38, 2))  # fmt: skip
     view = stacks_view(record(native=True, ended_monotonic_ns=100 * MS), mix, (counted,), stopped)
@@ -219,9 +223,24 @@ def test_stops_of_native_stacks_are_nobody_s_time() -> None:
     assert "stopped for each, 32 % of the time, which is left out" in "\n".join(terminal_lines(view))
 
 
+def test_stops_come_back_from_their_file_and_from_one_of_before(tmp_path: Path) -> None:
+    stopped = replace(holds((10, 12), (31, 41)), unseen_ns=7)
+    write_holds(tmp_path, stopped)
+    stored = pq.read_table(tmp_path / HOLDS_FILE)
+    assert stored.column_names == ["start_ns", "end_ns"]
+    # Files of before have a column that nobody reads.
+    older = stored.append_column("asleep", pa.array([True, False]))
+    for table in (stored, older):
+        pq.write_table(table, tmp_path / HOLDS_FILE)
+        found = read_holds(tmp_path)
+        assert found is not None
+        assert (found.start_ns.tolist(), found.end_ns.tolist()) == ([10 * MS, 31 * MS], [12 * MS, 41 * MS])
+        assert (found.looks, found.unseen_ns) == (200, 7)
+
+
 @pytest.mark.parametrize(("unseen", "verdict"), [(4, "good"), (6, "poor")])
 def test_time_in_which_a_stop_could_hide_is_judged(unseen: int, verdict: str) -> None:
-    looked = replace(holds((10, 12, True)), unseen_ns=unseen * MS)
+    looked = replace(holds((10, 12)), unseen_ns=unseen * MS)
     view = stacks_view(record(native=True, ended_monotonic_ns=100 * MS), MIX, (COUNTED,), looked)
     assert view.verdict == verdict
     assert view.unseen.value == pytest.approx(unseen / 100)
