@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from kdaprof.analysis.util import CardUse, Fields, card_use, plain_fact
 from kdaprof.analysis.util_join import BusyShare, Interval, Joined, join
@@ -59,6 +60,8 @@ def view(
 ) -> WatchView:
     """Derive everything from the samples. `file` None: nothing was sampled."""
     series: dict[str | None, dict[str, FieldSeries]] = {}
+    if record.unfinished and file is not None:
+        record = finished(record, file)
     for field in file.fields() if file is not None else ():
         assert file is not None
         for uuid, values in file.series(field).items():
@@ -76,6 +79,24 @@ def view(
         else plain_fact(late.value.tolist(), "ns", "median"),
         own_cost=_own_cost(record),
         busy=tuple(busy),
+    )
+
+
+def finished(record: WatchRecord, file: UtilFile) -> WatchRecord:
+    """The record of a watch that was ended from outside: its ends and counts are those of the samples kept."""
+    late = file.series(LATENESS)[None]
+    due_ns = late.t_ns - late.value.astype(np.int64)
+    began, ended = int(due_ns[0]), int(late.t_ns[-1])
+    unix_ns = record.started_unix_ns - record.started_monotonic_ns
+    return replace(
+        record,
+        started_unix_ns=began + unix_ns,
+        started_monotonic_ns=began,
+        ended_unix_ns=ended + unix_ns,
+        ended_monotonic_ns=ended,
+        samples_due=1 + round(int(due_ns[-1] - began) * record.hz / 1e9),
+        samples_taken=len(due_ns),
+        notes=(*record.notes, "the watch was ended from outside, or could not be stored: what it had stored is shown"),
     )
 
 
@@ -122,6 +143,8 @@ def _card(
 def _own_cost(record: WatchRecord) -> Fact:
     if record.span_ns <= 0:
         return absent("fraction", "not-applicable", "the watch took no time")
+    if record.own_cpu_ns is None:
+        return absent("fraction", "failed", "the watch was ended before it could say")
     detail = f"CPU time of kdaprof / time watched; at 2 Hz at most {OWN_COST_WANTED:.1%} of a core is wanted"
     return Fact(value=record.own_cpu_ns / record.span_ns, unit="fraction", n=1, detail=detail)
 

@@ -25,7 +25,7 @@ from kdaprof.runs.environment import anonymised_argv, scrub
 from kdaprof.runs.ids import new_run_id
 from kdaprof.runs.store import UTIL_FILE, open_target
 from kdaprof.runs.util_file import parts_of
-from kdaprof.runs.watch import WatchRecord
+from kdaprof.runs.watch import WatchRecord, forget_begun, write_begun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,8 +84,13 @@ def _watch(wanted: Wanted, around: Surroundings, nvml: Reading[Nvml]) -> int:
     live = LiveLine(spool, sys.stderr, how="off" if not shown else "lines" if wanted.argv else "redrawn")
     try:
         outcome = watch(
-            _plan(wanted), chosen.cards, live, around.clock, start=_starter(wanted), leave=_leave, told=tell
-        )
+            _plan(wanted), chosen.cards, live, around.clock, start=_starter(wanted), leave=_leave, told=tell,
+            begun=lambda record: write_begun(folder, _hidden(wanted, replace(record, notes=chosen.notes))),
+        )  # fmt: skip
+    except KdaprofError:  # nothing was watched: the place is as empty as before
+        spool.drop()
+        forget_begun(folder)
+        raise
     finally:
         live.end()
         failure = _closed(spool)
@@ -101,6 +106,7 @@ def _show(wanted: Wanted, record: WatchRecord, folder: Path, problem: KdaprofErr
     """Derive, write and print what there is."""
     if record.samples_taken == 0 or (problem is not None and not parts_of(folder / UTIL_FILE)):
         tell(str(problem or "the command ended before the first sample"))
+        forget_begun(folder)
         return
     try:
         seen = derived(record, folder, wanted.steps)
@@ -111,6 +117,7 @@ def _show(wanted: Wanted, record: WatchRecord, folder: Path, problem: KdaprofErr
         seen = derived(record, folder, None)
     if problem is None:
         write_all(folder, seen)
+        forget_begun(folder)
     else:
         tell(str(problem))
     print_view(seen, as_json=wanted.as_json, folder=folder, beside_command=bool(wanted.argv))
@@ -162,7 +169,10 @@ def _record(wanted: Wanted, outcome: WatchOutcome, chosen: Chosen, failure: Kdap
     problem = outcome.failure or failure
     notes = (*chosen.notes, *((f"sampling ended early: {problem}",) if problem is not None else ()))
     complete = outcome.record.complete and problem is None and bool(chosen.cards)
-    record = replace(outcome.record, notes=notes, complete=complete)
+    return _hidden(wanted, replace(outcome.record, notes=notes, complete=complete))
+
+
+def _hidden(wanted: Wanted, record: WatchRecord) -> WatchRecord:
     if not wanted.anonymous:
         return record
     # A process of somebody else says who works here.

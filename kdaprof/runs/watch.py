@@ -1,15 +1,19 @@
 """What is known of a watch beside its samples: when, at which rate, which cards, around which command.
 
 It is written into `gpu-util.json` with the figures, and read back from there: figures can be made again from the
-samples at any time.
+samples at any time. What was known when the watch began stands beside the unfinished samples until then, for a watch
+that is killed.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from kdaprof.runs.codec import read_document
+from kdaprof.runs.codec import read_document, to_json, write_document
+from kdaprof.runs.store import UTIL_FILE
+from kdaprof.runs.util_file import parts_folder
 
 WATCH_KIND = "gpu-util"
 WATCH_FILE = "gpu-util.json"
@@ -53,7 +57,10 @@ class WrappedCommand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchRecord:
-    """One watch. `own_cpu_ns` is the CPU time that kdaprof took from t0 to the end, all threads, children not."""
+    """One watch. `own_cpu_ns` is the CPU time that kdaprof took from t0 to the end, all threads, children not.
+
+    Of a watch that was killed it is not known (None), and the ends and counts are those of the samples kept.
+    """
 
     tool: str
     command: tuple[str, ...]
@@ -65,12 +72,17 @@ class WatchRecord:
     ended_monotonic_ns: int
     samples_due: int
     samples_taken: int
-    own_cpu_ns: int
+    own_cpu_ns: int | None
     cards: tuple[WatchedCard, ...]
     names: tuple[ProcessName, ...] = ()
     pid: int | None = None
     child: WrappedCommand | None = None
     notes: tuple[str, ...] = ()
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether it is only known how the watch began."""
+        return self.own_cpu_ns is None and self.samples_taken == 0
 
     @property
     def span_ns(self) -> int:
@@ -83,6 +95,26 @@ class _Stored:
     watch: WatchRecord
 
 
+def write_begun(folder: Path, record: WatchRecord) -> None:
+    """Keep what is known when the watch begins. Errors: TargetError."""
+    place = parts_folder(folder / UTIL_FILE)
+    place.mkdir(exist_ok=True)
+    write_document(place / WATCH_FILE, WATCH_KIND, {"watch": to_json(record)})
+
+
+def forget_begun(folder: Path) -> None:
+    """The watch is stored whole: what was known when it began is not needed any more."""
+    place = parts_folder(folder / UTIL_FILE)
+    (place / WATCH_FILE).unlink(missing_ok=True)
+    with suppress(OSError):
+        place.rmdir()
+
+
 def read_watch(folder: Path) -> WatchRecord:
-    """The record of a stored watch. Errors: BadFileError with path, reason and way out."""
-    return read_document(folder / WATCH_FILE, WATCH_KIND, _Stored).watch
+    """The record of a stored watch. Errors: BadFileError with path, reason and way out.
+
+    A watch that was killed, or whose disk was full, has the record of its beginning: `unfinished`.
+    """
+    begun = parts_folder(folder / UTIL_FILE) / WATCH_FILE
+    path = begun if begun.is_file() and not (folder / WATCH_FILE).is_file() else folder / WATCH_FILE
+    return read_document(path, WATCH_KIND, _Stored).watch

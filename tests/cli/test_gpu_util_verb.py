@@ -134,6 +134,7 @@ def test_a_command_that_is_not_there(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert "no-such-program: cannot be started" in done.stderr
+    assert list((tmp_path / "out").iterdir()) == []
 
 
 def test_without_nvml_a_command_runs_anyway_and_nothing_else_does(tmp_path: Path) -> None:
@@ -248,6 +249,35 @@ time.sleep(60)
 """
 
 
+SHORT_PARTS = """\
+    from kdaprof.instruments.watch.spool import Spool
+    Spool.__init__.__kwdefaults__["part_ns"] = 100_000_000
+"""
+
+
+def test_a_watch_that_was_killed_can_be_read_again(tmp_path: Path) -> None:
+    env = machine(tmp_path, TWO, script=SHORT_PARTS)
+    flags = ["--hz", "100", "--out", "out", "--anonymous"]
+    process = subprocess.Popen([*COMMAND, *flags], env=env, cwd=tmp_path, stderr=subprocess.DEVNULL)
+    parts = tmp_path / "out/.gpu_util.parquet.parts"
+    until = time.monotonic() + 20
+    while len(list(parts.glob("part-*"))) < 3 and time.monotonic() < until:
+        time.sleep(0.02)
+    process.kill()
+    process.wait()
+    again = gpu_util(tmp_path, "--read", "out", "--json")
+    assert again.returncode == 0, again.stderr
+    seen = document(again.stdout)
+    assert (seen["complete"], seen["hz"], seen["child"]) == (False, 100, None)
+    assert seen["samples_due"] >= seen["samples_taken"] > 20
+    assert [gpu["facts"]["util_mean"]["value"] is not None for gpu in seen["gpus"]] == [True, True]
+    assert (seen["own_cost"]["value"], seen["own_cost"]["missing"]) == (None, "failed")
+    assert any("ended from outside" in note for note in seen["notes"])
+    assert seen["watch"]["ended_monotonic_ns"] > seen["watch"]["started_monotonic_ns"]
+    shown = gpu_util(tmp_path, "--read", "out")
+    assert "partial" in shown.stdout
+
+
 def test_signals_reach_the_command_and_its_code_comes_back(tmp_path: Path) -> None:
     process = begun(tmp_path, "--", sys.executable, "-c", POLITE)
     process.send_signal(signal.SIGTERM)
@@ -296,6 +326,8 @@ def test_a_disk_that_fills_up_while_a_command_runs_leaves_the_command_alone(tmp_
         (("--duration", "-1"), "--duration -1"),
         (("--gpus", "9"), "no GPU 9"),
         (("--pid", "1", "--", "true"), "give one of them"),
+        (("--pid", "-1"), "no such process"),
+        (("--pid", "99999999999999999999"), "no such process"),
         (("--read", "x", "--", "true"), "--read"),
         (("--",), "no command"),
         (("python", "x.py"), "behind `--`"),

@@ -15,7 +15,7 @@ class Family:
         try:
             self._root = psutil.Process(pid)
             self._root.create_time()
-        except psutil.NoSuchProcess:
+        except (psutil.NoSuchProcess, ValueError, OverflowError):  # psutil refuses numbers that can be no process
             raise UsageError(f"--pid {pid}: no such process; is it in another container?") from None
         except psutil.AccessDenied:
             raise UsageError(f"--pid {pid}: may not be looked at; run as its user") from None

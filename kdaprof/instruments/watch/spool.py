@@ -75,6 +75,18 @@ class Spool:
             raise self._refused(self._failure)
         _put_together(self._path)
 
+    def drop(self) -> None:
+        """End the writer and keep nothing: the target stays as it was."""
+        if self._closed:
+            return
+        self._closed = True
+        self._queue.put(None)
+        self._thread.join()
+        for part in parts_of(self._path):
+            part.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            parts_folder(self._path).rmdir()
+
     def _put(self, row: UtilReading) -> None:
         t_ns, uuid, field, value, stale, missing = self._columns
         t_ns.append(row.t_ns)

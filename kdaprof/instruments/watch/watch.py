@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kdaprof import __version__
 from kdaprof.errors import KdaprofError
@@ -64,16 +64,18 @@ def watch(
     start: Callable[[Sequence[str]], Command] = Command,
     leave: Callable[[], None],
     told: Callable[[str], None],
+    begun: Callable[[WatchRecord], None] = lambda record: None,
 ) -> WatchOutcome:
     """Watch until the plan's end: its duration, its process, its command, or a signal.
 
-    `leave` is called at the second request to end where there is no command; `told` gets what a user must know at
-    once. Signal handlers are put back. Errors: UsageError when the command cannot be started or the process is not
-    there.
+    `begun` gets the record of the beginning, before the first sample. `leave` is called at the second request to end
+    where there is no command; `told` gets what a user must know at once. Signal handlers are put back. Errors:
+    UsageError when the command cannot be started or the process is not there; what `begun` raises.
     """
     family = None if plan.pid is None else Family(plan.pid)
     running = _Running(plan, cards, sink, clock, family)
     try:
+        begun(running.beginning())
         return running.through(start, leave, told)
     finally:
         running.close()
@@ -126,6 +128,26 @@ class _Running:
     def _pace(self, share: float, *, period_ns: int = SLOW_PERIOD_NS, first_ns: int = 0) -> Pace:
         return Pace(share_at(share, self._plan.hz) / len(self._open), period_ns=period_ns, first_ns=first_ns)
 
+    def beginning(self) -> WatchRecord:
+        """What is known before the first sample."""
+        now = self._pair
+        return WatchRecord(
+            tool=f"kdaprof {__version__}",
+            command=self._plan.command,
+            complete=False,
+            hz=self._plan.hz,
+            started_unix_ns=now.unix_ns,
+            started_monotonic_ns=now.monotonic_ns,
+            ended_unix_ns=now.unix_ns,
+            ended_monotonic_ns=now.monotonic_ns,
+            samples_due=0,
+            samples_taken=0,
+            own_cpu_ns=None,
+            cards=self._seen(),
+            pid=self._plan.pid,
+            child=WrappedCommand(argv0=self._plan.argv[0], exit=None) if self._plan.argv else None,
+        )
+
     def through(
         self, start: Callable[[Sequence[str]], Command], leave: Callable[[], None], told: Callable[[str], None]
     ) -> WatchOutcome:
@@ -152,11 +174,9 @@ class _Running:
         interrupted = self._asked > 0 and not self._plan.argv and self._plan.duration_s is not None
         end_ns = self._loop.end_ns if self._loop.end_ns is not None else ended.monotonic_ns
         seen = self._seen()
-        record = WatchRecord(
-            tool=f"kdaprof {__version__}",
-            command=self._plan.command,
+        record = replace(
+            self.beginning(),
             complete=not interrupted and self._failure is None and not any(card.stopped for card in seen),
-            hz=self._plan.hz,
             started_unix_ns=began.to_unix_ns(self._loop.start_ns),
             started_monotonic_ns=self._loop.start_ns,
             ended_unix_ns=ended.to_unix_ns(end_ns),
@@ -169,7 +189,6 @@ class _Running:
                 ProcessName(pid=pid, name=name)
                 for pid, name in sorted({k: v for people in self._people for k, v in people.names.items()}.items())
             ),
-            pid=self._plan.pid,
             child=WrappedCommand(argv0=self._plan.argv[0], exit=code) if self._plan.argv else None,
         )
         return WatchOutcome(record=record, failure=self._failure, interrupted=interrupted)
