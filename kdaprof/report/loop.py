@@ -27,14 +27,13 @@ def loop_text(record: RunRecord, results: RunResults) -> str:
 
 
 def own_cost(record: RunRecord, results: RunResults) -> str | None:
-    """`own cost: 0.9 µs a phase and 3.1 µs a step, 12 µs in all: 0.06 % of a step (21.0 ms)`."""
+    """`own cost: 0.9 µs a phase, 3.1 µs a step and 8 µs to store it, 20 µs in all: 0.1 % of a step (21.0 ms)`."""
     cost = loop_cost(record)
     if cost is None:
         return None
-    text = (
-        f"own cost: {format_ns(cost.phase_ns)} a phase and {format_ns(cost.step_ns)} a step, "
-        f"{format_ns(cost.whole_ns)} in all"
-    )
+    step = f"{format_ns(cost.step_ns)} a step"
+    step = f" and {step}" if cost.store_ns is None else f", {step} and {format_ns(cost.store_ns)} to store it"
+    text = f"own cost: {format_ns(cost.phase_ns)} a phase{step}, {format_ns(cost.whole_ns)} in all"
     walls = [results.cell(cell.id).facts["wall_ns"].value for cell in record.cells if cell.key.phase == WHOLE]
     if not walls or not walls[0]:
         return text

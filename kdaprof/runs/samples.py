@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
 import pyarrow as pa
 
 from kdaprof.errors import BadFileError
-from kdaprof.runs.tables import read_table, write_rows
+from kdaprof.runs.tables import read_table, write_rows, write_table
 
 SCHEMA_NAME = "kdaprof.samples"
 SCHEMA_VERSION = 1
@@ -68,6 +68,17 @@ _SCHEMA = pa.schema(
 def write_samples(path: Path, samples: Sequence[Sample]) -> None:
     """Write one Parquet part atomically."""
     write_rows(path, _SCHEMA, samples)
+
+
+def sample_table(columns: Mapping[str, Sequence[object]]) -> pa.Table:
+    """Samples given by column, all of one length; columns that are left out are absent in every row."""
+    count = len(next(iter(columns.values())))
+    return pa.table([columns.get(f.name) or pa.nulls(count, f.type) for f in _SCHEMA], schema=_SCHEMA)
+
+
+def write_sample_tables(path: Path, tables: Sequence[pa.Table]) -> None:
+    """Write one Parquet part atomically: the rows of `sample_table`s, one behind the other."""
+    write_table(path, pa.concat_tables(tables))
 
 
 def read_samples(path: Path) -> tuple[Sample, ...]:

@@ -8,13 +8,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import pyarrow as pa
+
 from kdaprof.errors import BadFileError, UsageError
 from kdaprof.runs.atomic import TargetError, write_text
 from kdaprof.runs.cells import CellKey
 from kdaprof.runs.codec import read_document, to_json, write_document
 from kdaprof.runs.record import CellError, CellRecord, RunRecord
 from kdaprof.runs.results import CellResult, Finding, RunResults
-from kdaprof.runs.samples import Sample, read_samples, write_samples
+from kdaprof.runs.samples import Sample, read_samples, write_sample_tables, write_samples
 
 RUN_FILE = "run.json"
 FACTS_FILE = "facts.json"
@@ -49,9 +51,9 @@ class RunWriter:
         """Write the part of one cell (all its samples so far)."""
         write_samples(self._part(key), samples)
 
-    def put_part(self, key: CellKey, number: int, samples: Sequence[Sample]) -> None:
+    def put_part(self, key: CellKey, number: int, tables: Sequence[pa.Table]) -> None:
         """Write part `number` ≥ 1 of a cell whose series is too long for one; read back, parts are one series."""
-        write_samples(self.path / SAMPLES_FOLDER / f"{key.slug}.{number:06d}.parquet", samples)
+        write_sample_tables(self.path / SAMPLES_FOLDER / f"{key.slug}.{number:06d}.parquet", tables)
 
     def samples(self, key: CellKey) -> tuple[Sample, ...]:
         """What the part of one cell holds so far."""

@@ -15,8 +15,17 @@ from kdaprof.runs.atomic import write_with
 def write_rows(path: Path, schema: pa.Schema, rows: Sequence[object]) -> None:
     """Write objects as rows of `schema`, whose fields are their attributes."""
     columns = {name: [getattr(row, name) for row in rows] for name in schema.names}
-    table = pa.table(columns, schema=schema)
+    write_table(path, pa.table(columns, schema=schema))
+
+
+def write_table(path: Path, table: pa.Table) -> None:
+    """Write a table atomically."""
     write_with(path, lambda temporary: pq.write_table(table, temporary, compression="zstd"))
+
+
+def load() -> None:
+    """Load what pyarrow loads with its first array, which is pandas: 0.4 s that nothing timed should wait for."""
+    pa.array([0])
 
 
 def read_table(path: Path, name: str, version: int) -> pa.Table:

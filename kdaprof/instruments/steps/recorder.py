@@ -25,7 +25,9 @@ SHARED_NS = 5_000
 """A border that follows another this closely shares its mark: no operator can be issued in so short a time."""
 ALLOCATOR_EVERY = 16
 """Steps between two whose allocations are counted: a reading takes 19 µs on an H200."""
-_READ_AT_ONCE = 2  # steps whose marks are read at the end of one: more than come in, so that none pile up
+HOLD_STEPS, HOLD_NS = 16, 100_000_000
+"""Short steps are read together, at the latest when so many or so old: in the middle of other work the first reading
+takes 50 µs, those behind it 4, since by then the interpreter has this code and its data at hand."""
 
 
 class Windows(Protocol):
@@ -57,6 +59,7 @@ class StepRecorder:
         on_step: Callable[[StepSpans], None],
         windows: Windows | None = None,
         allocator_every: int = ALLOCATOR_EVERY,
+        hold_ns: int = HOLD_NS,
     ) -> None:
         self._now = clock.now_ns
         self._borders = borders
@@ -65,6 +68,7 @@ class StepRecorder:
         self._ranges = None if ranges.missing is not None else ranges
         self._allocator = None if allocator.missing is not None else allocator
         self._allocator_every = max(1, allocator_every)
+        self._hold_ns = hold_ns
         self._before: AllocatorCounters | None = None
         self._on_step = on_step
         self._windows = windows
@@ -146,7 +150,9 @@ class StepRecorder:
         self._waiting.append(step)
         if step.kind != UNPROFILED and self._windows is not None:
             self._windows.after(step.number)
-        self._read_marks(len(self._waiting) if step.kind != UNPROFILED else _READ_AT_ONCE)
+        waiting = self._waiting
+        if step.kind != UNPROFILED or len(waiting) >= HOLD_STEPS or now - waiting[0].end_ns >= self._hold_ns:
+            self.read()
 
     def begin_phase(self, name: str) -> None:
         """Open a phase. Errors: UsageError outside a step, or for a name that no cell can have."""
@@ -180,7 +186,7 @@ class StepRecorder:
         """Wait for the device and hand out every step that is still waiting: for the end of the loop."""
         if self._waiting:
             self._borders.wait()
-        self._read_marks(len(self._waiting))
+        self.read()
 
     def _begin_phase(self, name: str) -> None:
         step = self._step
@@ -215,11 +221,10 @@ class StepRecorder:
             step.marks.append(mark)
         return mark
 
-    def _read_marks(self, most: int) -> None:
+    def read(self) -> None:
+        """Hand out the finished steps whose marks the device has passed."""
         waiting, borders = self._waiting, self._borders
-        for _ in range(most):
-            if not waiting:
-                return
+        while waiting:
             oldest = waiting[0]
             if oldest.marks and not borders.reached(oldest.marks[-1]):
                 return

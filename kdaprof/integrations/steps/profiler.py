@@ -16,7 +16,7 @@ from kdaprof.analysis.recompute import load_raw
 from kdaprof.analysis.trace.loop import idle_share
 from kdaprof.errors import UsageError
 from kdaprof.instruments.steps import StepRecorder
-from kdaprof.instruments.steps.recorder import UNPROFILED
+from kdaprof.instruments.steps.recorder import HOLD_NS, UNPROFILED
 from kdaprof.instruments.steps.spans import StepSpans
 from kdaprof.instruments.steps.window import KinetoWindows, WindowPlan, timeline_of
 from kdaprof.integrations.steps.cost import own_costs
@@ -118,6 +118,7 @@ class StepProfiler:
             allocator=self._lab.allocator,
             on_step=self._on_step,
             windows=self._windows,
+            hold_ns=min(HOLD_NS, round(live_seconds * 1e9)),
         )
         now = self._lab.clock.now_ns()
         self._meter = LiveMeter(now, self._run.before)
@@ -163,6 +164,10 @@ class StepProfiler:
 
     def line(self) -> str:
         """The live line now; the next one counts from here."""
+        self._recorder.read()
+        return self._line()
+
+    def _line(self) -> str:
         now, counters = self._lab.clock.now_ns(), self._lab.counters()
         self._meter.traced = self._run.traced()
         text = self._meter.line(now, counters, self._host_bound)
@@ -214,9 +219,9 @@ class StepProfiler:
         now = self._lab.clock.now_ns()
         if now >= self._flush_at:
             self._flush_at = now + FLUSH_NS
-            self._guarded("samples could not be stored", self._run.flush)
+            self._guarded("samples could not be stored", self._run.flush_behind)
         if self._live is not None and now - self._meter.begun_ns >= self._live_ns:
-            self._guarded("the live line could not be shown", lambda: self._say(self.line()))
+            self._guarded("the live line could not be shown", lambda: self._say(self._line()))
 
     def _say(self, text: str) -> None:
         if self._live is not None:

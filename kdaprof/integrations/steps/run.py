@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from operator import index
 from pathlib import Path
 
+import pyarrow as pa
+
 from kdaprof import __version__
+from kdaprof.analysis.loop_cost import STORE_COST
 from kdaprof.errors import UsageError
 from kdaprof.instruments.clock import clock_pair
-from kdaprof.instruments.steps.rows import rows_of
+from kdaprof.instruments.steps.rows import tables_of
 from kdaprof.instruments.steps.spans import StepSpans
 from kdaprof.instruments.steps.window import Kind
 from kdaprof.integrations.steps.lab import NO_MARKS, LoopLab
 from kdaprof.integrations.steps.live import since, traced_since
 from kdaprof.kda.ledger import Counters
 from kdaprof.kda.signatures import SIGNATURES
+from kdaprof.runs import tables
 from kdaprof.runs.cells import DTYPES, OWN_PATH, CellKey
 from kdaprof.runs.conditions import Conditions, ConditionsSnapshot
 from kdaprof.runs.environment import anonymised, anonymised_argv, scrub
 from kdaprof.runs.record import CellRecord, GateObservation, Observed, OwnCost, Profiled, RunRecord
-from kdaprof.runs.samples import Sample
 from kdaprof.runs.store import RunWriter
 from kdaprof.timeline import parquet
 from kdaprof.timeline.columns import Timeline
@@ -72,7 +77,10 @@ class LoopRun:
     windows_missing: str | None = None
     _traced_before: Mapping[str, int] = field(init=False)
     _fresh: list[StepSpans] = field(default_factory=list)
-    _rows: dict[CellKey, list[Sample]] = field(default_factory=dict)
+    _tables: dict[CellKey, list[pa.Table]] = field(default_factory=dict)
+    _stored_ns: int = 0
+    _disk: Executor = field(default_factory=lambda: ThreadPoolExecutor(1, "kdaprof-store"))
+    _writing: Future[None] | None = None
     _keys: list[CellKey] = field(default_factory=list)
     _part: int = 1
     _in_part: int = 0
@@ -82,6 +90,7 @@ class LoopRun:
     _during: list[ConditionsSnapshot] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        tables.load()
         self._traced_before = dict(self.lab.traced())
         pair = clock_pair(self.lab.clock)
         found = self.lab.environment()
@@ -117,30 +126,64 @@ class LoopRun:
 
     def flush(self) -> None:
         """Write what came in since the last flush, and the record. Errors: TargetError."""
+        self._wait()
+        self._take()
+        self._write()
+
+    def flush_behind(self) -> None:
+        """`flush`, but a thread of its own waits for the disk. One write at a time: where the disk is slower than the
+        loop, what came in meanwhile goes with the next. What goes wrong is a note, and goes with the next as well.
+        """
+        if self._writing is not None and not self._writing.done():
+            return
+        self._wait()
+        self._take()
+        self._writing = self._disk.submit(self._write)
+
+    def _wait(self) -> None:
+        """Let the write behind the loop come to its end."""
+        writing, self._writing = self._writing, None
+        error = None if writing is None else writing.exception()
+        if error is not None:
+            note = f"samples could not be stored: {type(error).__name__}: {error}"
+            if note not in self.notes:  # what fails once may fail every half minute
+                self.notes.append(note)
+
+    def _take(self) -> None:
+        """Turn the steps since the last flush into rows."""
+        begun = self.lab.clock.now_ns()
         if self._fresh:
-            whole = self._cell()
-            # Made first and added at once: Ctrl-C in between must neither lose a step nor store it twice.
-            fresh = [pair for spans in self._fresh for pair in rows_of(spans, whole)]
-            self._in_part += len(self._fresh)
-            self._fresh.clear()
-            for key, row in fresh:
-                self._rows.setdefault(key, []).append(row)
-            self._keys += [key for key in self._rows if key not in self._keys]
-            for key, rows in self._rows.items():
-                self.writer.put_part(key, self._part, rows)
-            if self._in_part >= PART_STEPS:
-                self._rows.clear()
-                self._part, self._in_part = self._part + 1, 0
+            fresh = tables_of(self._fresh, self._cell())
+            held = {key: [*self._tables.get(key, ()), table] for key, table in fresh.items()}
+            # Made first and put in place at once: Ctrl-C in between must neither lose a step nor store it twice.
+            self._tables, self._in_part, self._fresh = self._tables | held, self._in_part + len(self._fresh), []
+            self._keys += [key for key in self._tables if key not in self._keys]
+        self._stored_ns += self.lab.clock.now_ns() - begun
+
+    def _write(self) -> None:
+        """Bring the files up to date. Its CPU time is a cost to the loop, which shares an interpreter with it."""
+        begun = time.thread_time_ns()
+        for key, parts in self._tables.items():
+            self.writer.put_part(key, self._part, parts)
+        if self._in_part >= PART_STEPS:
+            self._tables = {}
+            self._part, self._in_part = self._part + 1, 0
         if len(self._during) < _MOST_SNAPSHOTS:
             self._during.append(self.lab.snapshot(False))
         self._put()
+        self._stored_ns += time.thread_time_ns() - begun
 
     def close(self, *, complete: bool) -> None:
         """The last flush, with the conditions after and the end times. Errors: TargetError."""
-        self.flush()
+        try:
+            self.flush()
+        finally:
+            self._disk.shutdown()
         pair = clock_pair(self.lab.clock)
+        stored = (OwnCost(name=STORE_COST, ns=self._stored_ns / self.steps, n=self.steps),) if self.steps else ()
         self.record = replace(
             self.record,
+            overhead=(*self.costs, *stored),
             complete=complete,
             ended_unix_ns=pair.unix_ns,
             ended_monotonic_ns=pair.monotonic_ns,

@@ -7,8 +7,10 @@ from loop_parts import MS, Loop
 
 from kdaprof.errors import UsageError
 from kdaprof.instruments.allocator import AllocatorCounters
-from kdaprof.instruments.steps.rows import rows_of
+from kdaprof.instruments.steps.recorder import HOLD_NS, HOLD_STEPS
+from kdaprof.instruments.steps.rows import tables_of
 from kdaprof.runs.cells import CellKey
+from kdaprof.runs.samples import Sample
 
 WHOLE = CellKey("step", "own", "plain", "eager", "step", (("B", 2),), "float32")
 
@@ -164,9 +166,23 @@ def test_misuse_is_named() -> None:
 def test_without_a_device_there_are_host_times_and_no_spans() -> None:
     loop = Loop(on_gpu=False)
     loop.train(2)
+    loop.recorder.read()
     assert len(loop.steps) == 2  # nothing to wait for
     assert all(spans.span_ns is None and spans.other_span_ns is None for spans in loop.steps)
     assert loop.steps[0].wall_ns == 4 * MS
+
+
+def test_short_steps_are_read_together_and_long_ones_with_the_next() -> None:
+    short = Loop(on_gpu=False)
+    short.train(HOLD_STEPS - 1)
+    assert not short.steps
+    short.train(1)
+    assert [spans.number for spans in short.steps] == list(range(HOLD_STEPS))
+    long = Loop(on_gpu=False)
+    for read in (0, 2):
+        with long.recorder.step():
+            long.work("fwd", HOLD_NS, 0)
+        assert len(long.steps) == read
 
 
 def test_a_capture_takes_no_marks_and_leaves_the_span_unknown() -> None:
@@ -216,7 +232,8 @@ def test_rows_are_one_a_phase_a_step_and_add_up() -> None:
     loop = Loop(allocator=Counting())
     loop.train(1)
     loop.recorder.drain()
-    rows = list(rows_of(loop.steps[0], WHOLE))
+    tables = tables_of(loop.steps, WHOLE)
+    rows = [(key, Sample(**row)) for key, table in tables.items() for row in table.to_pylist()]
     walls = {key.phase: row.wall_ns for key, row in rows if row.repeat == "unprofiled"}
     assert list(walls) == ["fwd", "bwd", "opt", "other", "step"]
     assert sum(wall or 0 for phase, wall in walls.items() if phase != "step") == walls["step"]

@@ -7,13 +7,14 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib import resources
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import jsonschema
 import pytest
@@ -26,6 +27,7 @@ from torch.utils.checkpoint import checkpoint
 import kdaprof
 from kdaprof import StepProfiler
 from kdaprof.analysis.derive import derive
+from kdaprof.analysis.loop_cost import STORE_COST
 from kdaprof.analysis.recompute import load_raw
 from kdaprof.cli.main import main
 from kdaprof.errors import UsageError
@@ -39,6 +41,7 @@ from kdaprof.runs.atomic import TargetError
 from kdaprof.runs.document import run_document, run_schema
 from kdaprof.runs.history import read_history
 from kdaprof.runs.samples import Sample
+from kdaprof.runs.store import RunWriter
 
 B, T = 2, 16
 NO_WINDOWS = WindowPlan(most=0)
@@ -358,10 +361,67 @@ def test_a_long_loop_is_stored_in_parts(tmp_path: Path, monkeypatch: pytest.Monk
             with prof.step(), prof.phase("fwd"):
                 pass
             if number % 5 == 4:
+                prof._recorder.read()
                 prof._run.flush()
     files = sorted(path.name for path in (tmp_path / "run" / "samples.parquet").glob("*_fwd_*"))
     assert len(files) == 4
     assert [row.index for row in stored(tmp_path / "run")["fwd"]] == list(range(35))
+
+
+def test_a_slow_disk_holds_no_step_up_and_loses_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, may_go_on, put_part = threading.Event(), threading.Event(), RunWriter.put_part
+
+    def slow(*arguments: Any) -> None:
+        begun.set()
+        assert may_go_on.wait(60)
+        put_part(*arguments)
+
+    with profiler(tmp_path / "run") as prof:
+        monkeypatch.setattr(RunWriter, "put_part", slow)
+        for _ in range(30):  # each asks for a write; the loop reaches its end while the first still waits
+            with prof.step(), prof.phase("fwd"):
+                pass
+            prof._recorder.read()
+            prof._run.flush_behind()
+        assert begun.wait(60)
+        may_go_on.set()
+    assert [row.index for row in stored(tmp_path / "run")["fwd"]] == list(range(30))
+    assert prof.notes == ()
+
+
+def test_a_write_that_fails_behind_the_loop_is_a_note_and_its_steps_go_with_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left, put_part = [1], RunWriter.put_part
+
+    def full_once(*arguments: Any) -> None:
+        if left:
+            left.pop()
+            raise TargetError("samples: cannot write (No space left on device); free space")
+        put_part(*arguments)
+
+    with profiler(tmp_path / "run") as prof:
+        monkeypatch.setattr(RunWriter, "put_part", full_once)
+        for _ in range(5):
+            with prof.step(), prof.phase("fwd"):
+                pass
+            prof._recorder.read()
+            prof._run.flush_behind()
+    (note,) = prof.notes
+    assert note.startswith("samples could not be stored: TargetError: samples: cannot write (No space left")
+    assert load_raw(tmp_path / "run").record.complete
+    assert [row.index for row in stored(tmp_path / "run")["fwd"]] == list(range(5))
+
+
+def test_the_cost_of_storing_is_told_with_the_others(tmp_path: Path) -> None:
+    with profiler(tmp_path / "run") as prof:
+        for _ in range(40):
+            with prof.step(), prof.phase("fwd"):
+                pass
+    (cost,) = (cost for cost in load_raw(tmp_path / "run").record.overhead if cost.name == STORE_COST)
+    assert cost.ns > 0
+    assert cost.n == 40
+    assert " to store it, " in prof.summary().splitlines()[-1]
 
 
 def test_a_full_disk_is_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
