@@ -101,8 +101,8 @@ def why(cell: CellRecord) -> str:
     """Why a step was not measured."""
     if cell.error is None:
         return "not reached"
-    # As in a report: of what cannot run here the exception's type says nothing more.
-    return cell.error.text if cell.status == "unavailable" else f"{cell.error.type}: {cell.error.text}"
+    # As in a report: of what did not run the exception's type says nothing more.
+    return cell.error.text if cell.status in ("unavailable", "skipped") else f"{cell.error.type}: {cell.error.text}"
 
 
 def _missing(cells: Sequence[CellRecord], over: Sequence[str]) -> list[str]:

@@ -78,7 +78,7 @@ def test_attention_is_right_and_its_kernels_name_the_backend(probe: Callable[...
         if cell.status != "ok":
             assert cell.status == "unavailable", cell.error
             assert cell.error is not None
-            assert "UNAVAILABLE: " in cell.error.text
+            assert len(cell.error.text) > 10
             continue
         assert kernels_say(result) == cell.key.path, result.evidence
         assert result.evidence.verdict != "contradicted"
@@ -91,7 +91,8 @@ def test_flash_and_cudnn_have_no_float32(probe: Callable[..., Cells]) -> None:
     for cell, _ in probe("mha", "flash,cudnn,math", "float32", "fwd"):
         assert cell.status == ("ok" if cell.key.path == "math" else "unavailable")
         if cell.error is not None:
-            assert len(cell.error.text) > len("UNAVAILABLE: ")
+            assert "UNAVAILABLE" not in cell.error.text
+            assert len(cell.error.text) > 10
 
 
 def test_attention_in_a_graph_replays_what_eager_gives(probe: Callable[..., Cells]) -> None:

@@ -85,7 +85,7 @@ def _fp8(key: CellKey, device: str) -> Op:
             # What torch says on a card without fp8: "torch._scaled_mm is only supported on CUDA devices with …".
             if "only supported" not in str(error):
                 raise
-            raise UnavailableError(f"UNAVAILABLE: {str(error).splitlines()[0]}") from error
+            raise UnavailableError(str(error).splitlines()[0]) from error
 
     return call
 

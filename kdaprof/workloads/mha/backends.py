@@ -83,7 +83,7 @@ def why_not(backend: SDPBackend, call: Callable[[], object]) -> str | None:
             if not _is_refusal(error, texts):
                 raise
             reasons = [_told(text) for text in texts if _HEADING not in text and _SWITCHED_OFF not in text]
-            return "UNAVAILABLE: " + ("; ".join(dict.fromkeys(filter(None, reasons))) or _told(first_line(error)))
+            return "; ".join(dict.fromkeys(filter(None, reasons))) or _told(first_line(error))
     return None
 
 

@@ -67,7 +67,7 @@ def test_a_backend_without_a_kernel_is_unavailable_in_torchs_words(path: str) ->
     """Case 43."""
     made = case(path)
     made.prepare(0)
-    with pytest.raises(UnavailableError, match="UNAVAILABLE: No viable backend for scaled_dot_product_attention"):
+    with pytest.raises(UnavailableError, match=r"^No viable backend for scaled_dot_product_attention"):
         made.run()
 
 
@@ -78,7 +78,7 @@ def test_reasons_come_from_the_warnings_that_torch_gives() -> None:
         raise RuntimeError("No available kernel. Aborting execution.")
 
     told = backends.why_not(SDPBackend.FLASH_ATTENTION, call)
-    assert told == "UNAVAILABLE: Expected query to be Half, but got float."
+    assert told == "Expected query to be Half, but got float."
 
 
 @pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA out of memory"), RuntimeError("illegal memory access")])
@@ -158,4 +158,4 @@ def test_the_reason_is_the_calls_own_not_that_the_others_were_switched_off() -> 
         raise RuntimeError("No available kernel. Aborting execution.")
 
     told = backends.why_not(backends.BACKENDS["math"], refused)
-    assert told == "UNAVAILABLE: Expected query to be of dtype: {Half, BFloat16}."
+    assert told == "Expected query to be of dtype: {Half, BFloat16}."
