@@ -246,10 +246,10 @@ class _Step:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is None:
-            self._recorder.end_step()
-        else:
+        if kind is not None:
             self._recorder.abandon()
+        elif self._recorder.in_step:  # else it was dropped inside its block, or the profiler closed
+            self._recorder.end_step()
 
 
 class _Phase:

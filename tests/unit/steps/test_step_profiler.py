@@ -368,6 +368,18 @@ def test_a_long_loop_is_stored_in_parts(tmp_path: Path, monkeypatch: pytest.Monk
     assert [row.index for row in stored(tmp_path / "run")["fwd"]] == list(range(35))
 
 
+def test_a_step_that_is_dropped_or_outlived_by_its_profiler_ends_quietly(tmp_path: Path) -> None:
+    with profiler(tmp_path / "run") as prof:
+        with prof.step(), prof.phase("fwd"):
+            pass
+        with prof.step(), prof.phase("fwd"):
+            prof.abandon()
+        with prof.step(), prof.phase("fwd"):
+            prof.close()
+    assert len(stored(tmp_path / "run")["fwd"]) == 1
+    assert prof.notes == ()
+
+
 def test_a_slow_disk_holds_no_step_up_and_loses_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     begun, may_go_on, put_part = threading.Event(), threading.Event(), RunWriter.put_part
 
