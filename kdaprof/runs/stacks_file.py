@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kdaprof.errors import BadFileError
-from kdaprof.runs.atomic import write_bytes, write_with
+from kdaprof.runs.atomic import write_bytes
 from kdaprof.runs.codec import read_document
 from kdaprof.runs.stacks import (
     HOLDS_FILE,
@@ -25,6 +25,7 @@ from kdaprof.runs.stacks import (
     StacksRecord,
     ThreadTicks,
 )
+from kdaprof.runs.tables import write_table
 
 _METADATA = {b"kdaprof.schema": b"kdaprof.stacks-threads", b"kdaprof.version": b"1"}
 
@@ -43,7 +44,7 @@ def write_threads(folder: Path, threads: Sequence[ThreadTicks]) -> None:
         "run_ns": _joined([t.run_ns for t in threads]),
         "delay_ns": _joined([t.delay_ns for t in threads]),
     }
-    _write(folder / THREADS_FILE, pa.table(columns).replace_schema_metadata(_METADATA))
+    write_table(folder / THREADS_FILE, pa.table(columns).replace_schema_metadata(_METADATA))
 
 
 def write_holds(folder: Path, holds: Holds) -> None:
@@ -52,7 +53,7 @@ def write_holds(folder: Path, holds: Holds) -> None:
     metadata = {b"kdaprof.schema": b"kdaprof.stacks-holds", b"kdaprof.version": b"1", b"looks": b"%d" % holds.looks}
     if holds.unseen_ns is not None:
         metadata[b"unseen_ns"] = b"%d" % holds.unseen_ns
-    _write(folder / HOLDS_FILE, pa.table(columns).replace_schema_metadata(metadata))
+    write_table(folder / HOLDS_FILE, pa.table(columns).replace_schema_metadata(metadata))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,10 +112,6 @@ def _read(path: Path, schema: bytes) -> pa.Table:
     if int(metadata.get(b"kdaprof.version", b"0")) > 1:
         raise BadFileError(f"{path}: newer than this kdaprof reads: upgrade kdaprof")
     return table
-
-
-def _write(path: Path, table: pa.Table) -> None:
-    write_with(path, lambda temporary: pq.write_table(table, temporary, compression="zstd"))
 
 
 def _joined(parts: Sequence[np.ndarray[tuple[int], np.dtype[np.int64]]]) -> pa.Array:

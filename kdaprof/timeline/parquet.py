@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kdaprof.errors import BadFileError
-from kdaprof.runs.atomic import write_with
+from kdaprof.runs.tables import write_table
 from kdaprof.timeline.columns import MISSING, Device, Kind, ReadCounts, Source, Thread, Timeline
 
 SCHEMA_NAME = "kdaprof.timeline"
@@ -32,8 +32,7 @@ _TEXTS = ("name", "phase", "stack")
 
 def write(path: Path, timeline: Timeline) -> None:
     """Write atomically. Raises `kdaprof.runs.atomic.TargetError` when the target cannot be written."""
-    table = to_table(timeline)
-    write_with(path, lambda temporary: pq.write_table(table, temporary, compression="zstd"))
+    write_table(path, to_table(timeline))
 
 
 def read(path: Path) -> Timeline:

@@ -17,6 +17,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from kdaprof.runs import tables
 from kdaprof.runs.atomic import TargetError, write_with
 from kdaprof.runs.util import LATENESS, UTIL_SCHEMA, UtilReading
 from kdaprof.runs.util_file import parts_folder, parts_of
@@ -32,7 +33,7 @@ class Spool:
     """A sink of samples. `tick` and `add` raise TargetError once the disk refuses; `close` always ends the writer."""
 
     def __init__(self, path: Path, *, batch_rows: int = BATCH_ROWS, part_ns: int = PART_NS) -> None:
-        _warm_up()
+        tables.load()  # before the first sample is due
         self._path = path
         self._batch_rows = batch_rows
         self._columns = _empty()
@@ -82,10 +83,7 @@ class Spool:
         self._closed = True
         self._queue.put(None)
         self._thread.join()
-        for part in parts_of(self._path):
-            part.unlink(missing_ok=True)
-        with contextlib.suppress(OSError):
-            parts_folder(self._path).rmdir()
+        _remove(self._path, parts_of(self._path))
 
     def _put(self, row: UtilReading) -> None:
         t_ns, uuid, field, value, stale, missing = self._columns
@@ -182,15 +180,14 @@ def _put_together(path: Path) -> None:
                         writer.write_batch(batch)
 
     write_with(path, join)
+    _remove(path, parts)
+
+
+def _remove(path: Path, parts: Sequence[Path]) -> None:
     for part in parts:
-        part.unlink()
-    with contextlib.suppress(OSError):
+        part.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # what else lies there is not the spool's
         parts_folder(path).rmdir()
-
-
-def _warm_up() -> None:
-    """Make one table before the first sample is due: pyarrow imports pandas at its first, which takes 0.3 s."""
-    pa.table([[0], [None], [""], [None], [False], [None]], schema=UTIL_SCHEMA)
 
 
 def _empty() -> Columns:

@@ -263,9 +263,7 @@ class StepProfiler:
         try:
             do()
         except Exception as error:
-            note = f"{what}: {type(error).__name__}: {error}"
-            if note not in self._run.notes:  # what fails once may fail every half minute
-                self._run.notes.append(note)
+            self._run.note(what, error)
 
     def _at_exit(self) -> None:
         if os.getpid() == self._pid:  # a forked child that ends has no part in the loop

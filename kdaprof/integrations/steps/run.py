@@ -140,14 +140,18 @@ class LoopRun:
         self._take()
         self._writing = self._disk.submit(self._write)
 
+    def note(self, what: str, error: BaseException) -> None:
+        """Say once what went wrong: what fails once may fail every half minute."""
+        text = f"{what}: {type(error).__name__}: {error}"
+        if text not in self.notes:
+            self.notes.append(text)
+
     def _wait(self) -> None:
         """Let the write behind the loop come to its end."""
         writing, self._writing = self._writing, None
         error = None if writing is None else writing.exception()
         if error is not None:
-            note = f"samples could not be stored: {type(error).__name__}: {error}"
-            if note not in self.notes:  # what fails once may fail every half minute
-                self.notes.append(note)
+            self.note("samples could not be stored", error)
 
     def _take(self) -> None:
         """Turn the steps since the last flush into rows."""
