@@ -195,6 +195,39 @@ def test_an_interrupt_ends_all_processes_with_one_line(trace: Path) -> None:
             assert err == "kdaprof: interrupted\n"
 
 
+INTERRUPTED_WHILE_STARTING = """
+import os, signal, sys, threading, time
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from kdaprof.analysis.trace import files
+from kdaprof.analysis.trace.report import Scope
+
+class Interrupted(ProcessPoolExecutor):
+    def submit(self, *work):
+        os.kill(os.getpid(), signal.SIGINT)  # the main thread holds it, so that another one takes it
+        time.sleep(0.05)
+        pending = super().submit(*work)
+        print("started", flush=True)
+        return pending
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+    files.ProcessPoolExecutor = Interrupted
+    try:
+        files.analyse_files([Path(sys.argv[1])] * 2, Scope(), jobs=2)
+    except KeyboardInterrupt:
+        print("interrupted")
+"""
+
+
+def test_an_interrupt_waits_until_the_processes_have_started(trace: Path, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(INTERRUPTED_WHILE_STARTING)
+    done = subprocess.run([sys.executable, str(program), str(trace)], capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("started\nstarted\ninterrupted\n", "")
+
+
 def test_without_dask_the_scheduler_flag_says_what_to_install(
     trace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
