@@ -224,7 +224,8 @@ if __name__ == "__main__":
 def test_an_interrupt_waits_until_the_processes_have_started(trace: Path, tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(INTERRUPTED_WHILE_STARTING)
-    done = subprocess.run([sys.executable, str(program), str(trace)], capture_output=True, text=True, timeout=60)
+    command = [sys.executable, str(program), str(trace)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.stdout, done.stderr) == ("started\nstarted\ninterrupted\n", "")
 
 
