@@ -7,6 +7,7 @@ out with that reason: a wrong power of a thousand is worse than none. Columns an
 from __future__ import annotations
 
 import csv
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -137,6 +138,8 @@ def parse(text: str, name: str) -> NcuReport:
         )
     table, cut = _rows(lines[start:])
     kernels = tuple(_wide(table) if "Metric Name" not in _cells(lines[start]) else _long(table))
+    if not kernels and cut:
+        raise BadFileError(f"{name}: damaged: none of the {cut} lines below the header is whole; make it again")
     if not kernels:
         raise NoKernelsError(f"{name}: a header and no launch below it; {_NO_LAUNCH}")
     return NcuReport(kernels, tuple(dict.fromkeys(said)), cut)
@@ -150,11 +153,15 @@ def _first(said: list[str]) -> str:
 
 
 def _cells(line: str) -> list[str]:
-    return next(csv.reader([line]))
+    """The cells of a line; none where it is no CSV (a field beyond the reader's limit: a file that lost its ends)."""
+    try:
+        return next(csv.reader([line]))
+    except csv.Error:
+        return []
 
 
 def _is_header(line: str) -> bool:
-    return line.startswith(('"ID",', "ID,")) and "Kernel Name" in line
+    return line.startswith(('"ID",', "ID,")) and {"ID", "Kernel Name"} <= set(_cells(line))
 
 
 def _rows(lines: Iterable[str]) -> tuple[list[Row], int]:
@@ -242,7 +249,8 @@ def _number(text: str) -> float | None:
         digits = digits.replace(".", "").replace(",", ".")
     elif re.fullmatch(r"-?\d+,\d+", digits):
         digits = digits.replace(",", ".")
-    return float(digits) if re.fullmatch(r"-?\d+(\.\d+)?([eE][-+]?\d+)?", digits) else None
+    number = float(digits) if re.fullmatch(r"-?\d+(\.\d+)?([eE][-+]?\d+)?", digits) else math.inf
+    return number if math.isfinite(number) else None
 
 
 def _ranges(row: Row) -> Iterator[NvtxRange]:

@@ -102,7 +102,7 @@ def test_numbers_of_other_locales(text: str, value: float) -> None:
     assert one(wide(values=(text, *VALUES[1:]))).duration_ns == value
 
 
-@pytest.mark.parametrize("text", ["", "nan", "inf", "1,04,8", "12 apples", "--1"])
+@pytest.mark.parametrize("text", ["", "nan", "inf", "1,04,8", "12 apples", "--1", "1e999"])
 def test_what_is_no_number_is_missing(text: str) -> None:
     assert one(wide(values=(text, *VALUES[1:]))).duration_ns is None
 
@@ -184,7 +184,12 @@ def test_no_launch_is_an_error_with_what_the_tool_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "a,b\n1,2\n", '{"schema": "kdaprof.run/1"}', "\x00\x01\x02", '"ID","Name"\n"1","x"']
+    "text",
+    [
+        *("", "a,b\n1,2\n", '{"schema": "kdaprof.run/1"}', "\x00\x01\x02", '"ID","Name"\n"1","x"'),
+        '"ID","Kernel Name"x\n"0","a"\n',  # names a column that it does not have
+        f'"ID","Kernel Name{"e" * 200_000}"\n',
+    ],
 )
 def test_what_is_no_such_csv_is_named(tmp_path: Path, text: str) -> None:
     file = tmp_path / "x.csv"
@@ -193,6 +198,15 @@ def test_what_is_no_such_csv_is_named(tmp_path: Path, text: str) -> None:
         read(file)
     with pytest.raises(BadFileError, match="cannot read"):
         read(tmp_path / "absent.csv")
+
+
+def test_a_line_that_lost_its_end_is_counted_and_never_a_fault_of_ours() -> None:
+    lines = wide().splitlines()
+    endless = f'"1","{"k" * 200_000}"'
+    found = parse("\n".join([*lines, endless]), "x.csv")
+    assert (len(found.kernels), found.cut) == (1, 1)
+    with pytest.raises(BadFileError, match=r"x\.csv: damaged: none of the 1 lines"):
+        parse("\n".join([*lines[:-1], endless]), "x.csv")
 
 
 def test_a_file_cut_anywhere_gives_whole_launches_or_one_error() -> None:
