@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -266,6 +268,22 @@ def test_target_that_cannot_be_written(parent: str) -> None:
         store.open_target(Path(parent) / "run")
     assert str(caught.value).startswith(f"--out {parent}/run: ")
     assert "choose another" in str(caught.value)
+
+
+@pytest.mark.parametrize("code", [errno.EDQUOT, errno.EROFS, errno.EIO])
+def test_a_target_that_takes_no_byte_is_refused_before_anything_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """The folder is there and the disk has room: only a trial write can tell."""
+
+    def refused(descriptor: int) -> None:
+        raise OSError(code, os.strerror(code))
+
+    (tmp_path / store.RUN_FILE).write_text("older")
+    monkeypatch.setattr(os, "fsync", refused)
+    with pytest.raises(TargetError, match=rf"cannot write there \({os.strerror(code)}\)"):
+        store.open_target(tmp_path, force=True)
+    assert [path.name for path in tmp_path.iterdir()] == [store.RUN_FILE]
 
 
 def test_target_on_a_nearly_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
