@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kdaprof.analysis.figure import derived, estimate_of, without
-from kdaprof.analysis.propagate import Estimate, Term, difference, propagate
+from kdaprof.analysis.propagate import Term, propagate
 from kdaprof.analysis.step.attribution import PartRow, attributions, iterations_of, refused_like, sum_of
 from kdaprof.runs.cells import CellKey
 from kdaprof.runs.facts import Fact, absent, fact_id
@@ -40,7 +40,7 @@ def levers(record: RunRecord, results: RunResults) -> tuple[Lever, ...]:
     for attribution in attributions(record, results):
         whole = attribution.whole
         step, wall = ok[whole], ok[whole]["wall_ns"]
-        found += [_without_part(record.run, whole, wall, row) for row in attribution.rows if row.kind == "phase"]
+        found += [_without_part(record.run, whole, step, row) for row in attribution.rows if row.kind == "phase"]
         found += _without_op(record.run, whole, step, [row for row in attribution.rows if row.kind == "op"])
         busy = step["gpu_busy_ns"]
         found.append(Lever(name="the host (GPU work alone)", whole=whole, measured=False, now=wall, then=busy))
@@ -50,7 +50,7 @@ def levers(record: RunRecord, results: RunResults) -> tuple[Lever, ...]:
                 if name is not None:
                     found.append(Lever(name=name, whole=whole, measured=True, now=wall, then=facts["wall_ns"]))
         if not any(lever.whole == whole and lever.name == HALF for lever in found):
-            found += _half_the_loop(record.run, whole, wall, attribution.rows)
+            found += _half_the_loop(record.run, whole, step, attribution.rows)
     fit = [lever for lever in found if lever.now.quotable and lever.then.quotable and _gain(lever) > 0]
     return tuple(sorted(fit, key=lambda lever: (lever.whole.id, -_gain(lever))))
 
@@ -59,9 +59,9 @@ def _gain(lever: Lever) -> float:
     return 0.0 if lever.now.value is None or lever.then.value is None else float(lever.now.value - lever.then.value)
 
 
-def _without_part(run: str, whole: CellKey, wall: Fact, row: PartRow) -> Lever:
-    part = row.facts["wall_ns"]
-    return Lever(name=row.name, whole=whole, measured=False, now=wall, then=_minus(run, whole, wall, row, part))
+def _without_part(run: str, whole: CellKey, step: Mapping[str, Fact], row: PartRow) -> Lever:
+    then = _left(run, whole, step, [row], "wall_ns")
+    return Lever(name=row.name, whole=whole, measured=False, now=step["wall_ns"], then=then)
 
 
 def _without_op(run: str, whole: CellKey, step: Mapping[str, Fact], rows: Sequence[PartRow]) -> list[Lever]:
@@ -69,42 +69,47 @@ def _without_op(run: str, whole: CellKey, step: Mapping[str, Fact], rows: Sequen
     bound = step["host_bound"]
     if bound.value is None or not bound.quotable or not rows:
         return []
-    name = "host_ns" if bound.value >= 0.15 else "gpu_busy_ns"
-    pairs = [(fact_id(run, row.key.id, name), row.facts[name]) for row in rows if row.key is not None]
-    total, wall = sum_of(pairs), step["wall_ns"]
-    if total.value is None:
-        return []
-    left = difference(estimate_of(wall), estimate_of(total))
-    sources = (fact_id(run, whole.id, "wall_ns"), *(source for source, _ in pairs))
-    then = refused_like(derived("ns", left, (wall, total), sources), (wall, total))
-    label = f"kda, by its {'host' if name == 'host_ns' else 'GPU'} time"
-    return [Lever(name=label, whole=whole, measured=False, now=wall, then=then)]
+    by_host = bound.value >= 0.15
+    then = _left(run, whole, step, rows, "host_ns" if by_host else "gpu_busy_ns")
+    label = f"kda, by its {'host' if by_host else 'GPU'} time"
+    return [Lever(name=label, whole=whole, measured=False, now=step["wall_ns"], then=then)]
 
 
-def _half_the_loop(run: str, whole: CellKey, wall: Fact, rows: Sequence[PartRow]) -> list[Lever]:
+def _half_the_loop(run: str, whole: CellKey, step: Mapping[str, Fact], rows: Sequence[PartRow]) -> list[Lever]:
     """Half of what the looped phases take: at most what half the iterations give, where nobody has measured it."""
-    walls = [
-        (fact_id(run, row.key.id, "wall_ns"), row.facts["wall_ns"])
-        for row in rows
-        if row.kind == "phase" and row.name in LOOPED and row.key is not None
-    ]
-    total = sum_of(walls)
-    if (iterations_of(whole) or 0) < 2 or len(walls) < len(LOOPED) or wall.value is None or total.value is None:
+    looped = [row for row in rows if row.kind == "phase" and row.name in LOOPED and row.key is not None]
+    if (iterations_of(whole) or 0) < 2 or len(looped) < len(LOOPED):
         return []
-    loop = estimate_of(total)
-    left = propagate(float(wall.value) - loop.value / 2, [Term(estimate_of(wall), 1.0), Term(loop, -0.5)])
-    sources = (fact_id(run, whole.id, "wall_ns"), *(source for source, _ in walls))
-    then = refused_like(derived("ns", left, (wall, total), sources), (wall, total))
-    return [Lever(name=f"{HALF}, at most", whole=whole, measured=False, now=wall, then=then)]
+    then = _left(run, whole, step, looped, "wall_ns", share=0.5)
+    return [Lever(name=f"{HALF}, at most", whole=whole, measured=False, now=step["wall_ns"], then=then)]
 
 
-def _minus(run: str, whole: CellKey, wall: Fact, row: PartRow, part: Fact) -> Fact:
-    gone = without("ns", (("wall_ns", wall), (row.name, part)))
-    if gone is not None or row.key is None:
+def _left(
+    run: str, whole: CellKey, step: Mapping[str, Fact], parts: Sequence[PartRow], name: str, share: float = 1.0
+) -> Fact:
+    """The step's wall less `share` of the parts' `name`, but not less than what the GPU still has to do.
+
+    A phase's wall is taken with borders, where the host waits for the GPU; the step has none, and the host runs ahead.
+    """
+    wall = _less(run, whole, step, "wall_ns", parts, name, share)
+    busy = _less(run, whole, step, "gpu_busy_ns", parts, "gpu_busy_ns", share)
+    if wall.value is not None and busy.value is not None and busy.value > wall.value:
+        return busy
+    return wall
+
+
+def _less(
+    run: str, whole: CellKey, step: Mapping[str, Fact], of_step: str, parts: Sequence[PartRow], name: str, share: float
+) -> Fact:
+    pairs = [(fact_id(run, row.key.id, name), row.facts[name]) for row in parts if row.key is not None]
+    total, now = sum_of(pairs), step[of_step]
+    gone = without("ns", ((of_step, now), ("the parts' sum", total)))
+    if gone is not None or not pairs:
         return gone or absent("ns", "not-applicable", "no such part")
-    left: Estimate = difference(estimate_of(wall), estimate_of(part))
-    sources = (fact_id(run, whole.id, "wall_ns"), fact_id(run, row.key.id, "wall_ns"))
-    return refused_like(derived("ns", left, (wall, part), sources), (wall, part))
+    part = estimate_of(total)
+    left = propagate(estimate_of(now).value - share * part.value, [Term(estimate_of(now), 1.0), Term(part, -share)])
+    sources = (fact_id(run, whole.id, of_step), *(source for source, _ in pairs))
+    return refused_like(derived("ns", left, (now, total), sources), (now, total))
 
 
 def _tried(whole: CellKey, other: CellKey) -> str | None:

@@ -107,6 +107,21 @@ def test_levers_are_ranked_and_say_how_they_are_known() -> None:
     assert all(lever.then.ci95 is not None for lever in whole)
 
 
+def test_no_lever_promises_less_than_what_the_gpu_still_has_to_do() -> None:
+    """A step of 20 ms, 19 of them on the GPU: its phases' walls, taken with borders, are longer than what they cost."""
+    record, results = step_run(wall=20 * MS, halved=False, gpu_busy_ns=19 * MS, host_bound=0.05)
+    busy = {"fwd": 5, "teacher": 4, "bwd": 8, "opt": 2}
+    facts = {key(phase).id: scenes.figure(ms * MS, "ns") for phase, ms in busy.items()}
+    cells = tuple(
+        replace(c, facts=c.facts | {"gpu_busy_ns": facts[c.id]}) if c.id in facts else c for c in results.cells
+    )
+    found = {lever.name: lever.then for lever in levers(record, replace(results, cells=cells)) if lever.whole == key()}
+    assert found["bwd"].value == 11 * MS  # 20 - 40 by the walls
+    assert found["teacher"].value == 15 * MS
+    assert found["half the iterations, at most"].value == 10.5 * MS
+    assert any(source.endswith("gpu_busy_ns") for source in found["bwd"].sources)
+
+
 def test_half_the_iterations_is_derived_where_nobody_measured_it() -> None:
     measured, derived = levers(*step_run()), levers(*step_run(halved=False))
     assert "half the iterations, at most" not in {lever.name for lever in measured}
