@@ -179,12 +179,15 @@ class LoopRun:
 
     def close(self, *, complete: bool) -> None:
         """The last flush, with the conditions after and the end times. Errors: TargetError."""
+        self._wait()
+        # What follows comes after the loop: no step pays for it.
+        ns, steps = self._stored_ns, self.steps - len(self._fresh)
+        stored = (OwnCost(name=STORE_COST, ns=ns / steps, n=steps),) if steps else ()
         try:
             self.flush()
         finally:
             self._disk.shutdown()
         pair = clock_pair(self.lab.clock)
-        stored = (OwnCost(name=STORE_COST, ns=self._stored_ns / self.steps, n=self.steps),) if self.steps else ()
         self.record = replace(
             self.record,
             overhead=(*self.costs, *stored),
