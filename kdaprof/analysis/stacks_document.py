@@ -147,8 +147,10 @@ def judged(view: StacksView) -> str:
             "towards its sleep; record on a quiet machine, or without --native"
         )
     if view.verdict == "poor":
-        return f"{said}: shares may be off by as much; --native stops the process for each sample and fails less"
-    return f"{said}: most stacks are old ones that went on; use --native, or another version of py-spy"
+        less = "a quiet machine" if record.native else "--native, which stops the process for each sample,"
+        return f"{said}: shares may be off by as much; with {less} fewer fail"
+    instead = "record on a quiet machine" if record.native else "use --native"
+    return f"{said}: most stacks are old ones that went on; {instead}, or another version of py-spy"
 
 
 def stacks_document(view: StacksView) -> Json:

@@ -17,7 +17,7 @@ from kdaprof.instruments.clock import Clock, MonotonicClock
 from kdaprof.instruments.nvml import Nvml, open_nvml
 from kdaprof.instruments.reading import Reading
 from kdaprof.instruments.watch.cards import Chosen, choose
-from kdaprof.instruments.watch.command import Command
+from kdaprof.instruments.watch.command import Command, check_command
 from kdaprof.instruments.watch.spool import Spool
 from kdaprof.instruments.watch.watch import WatchOutcome, WatchPlan, watch
 from kdaprof.runs.atomic import TargetError
@@ -74,6 +74,8 @@ def _watch(wanted: Wanted, around: Surroundings, nvml: Reading[Nvml]) -> int:
     if not chosen.cards:
         return _unwatched(wanted, around, chosen)
     folder = wanted.out or Path("runs") / new_run_id("gpu-util")
+    if wanted.argv:
+        check_command(wanted.argv)
     open_target(folder, force=wanted.force)
     for part in parts_of(folder / UTIL_FILE):  # of an earlier watch, replaced with --force
         part.unlink()

@@ -88,6 +88,7 @@ def run(argv: Sequence[str]) -> int:
     from kdaprof.cli.ending import after_command, tell
     from kdaprof.instruments.nsight import ncu
     from kdaprof.instruments.nsight.tool import find_tool, need_tool, shown, spawn_attached
+    from kdaprof.instruments.watch.command import check_command
     from kdaprof.runs.store import check_target
 
     plan = _plan(args)
@@ -96,6 +97,7 @@ def run(argv: Sequence[str]) -> int:
         print_file(f"{shown(ncu.profile_line(found or 'ncu', plan), ncu.ENVIRON)}\n".encode())
         return Exit.OK
     tool = need_tool("ncu", found, "run the line of `kdaprof ncu --dry-run` elsewhere and read its CSV with --read")
+    check_command(plan.command)
     check_target(plan.csv.parent, force=args.force)
     report, code = ncu.record(tool, plan, spawn_attached, os.environ, quiet_stdout=args.json)
     with after_command(code != 0):

@@ -65,6 +65,7 @@ def run(argv: Sequence[str]) -> int:
     from kdaprof.cli.ending import after_command, tell
     from kdaprof.instruments.nsight import nsys
     from kdaprof.instruments.nsight.tool import find_tool, need_tool, spawn_attached
+    from kdaprof.instruments.watch.command import check_command
     from kdaprof.runs.ids import new_run_id
     from kdaprof.runs.store import check_target
 
@@ -80,6 +81,7 @@ def run(argv: Sequence[str]) -> int:
         _print_lines(plan, found or "nsys")
         return Exit.OK
     tool = need_tool("nsys", found, "run the line of `kdaprof nsys --dry-run` elsewhere and analyse its SQLite file")
+    check_command(plan.command)
     check_target(plan.folder, force=args.force)
     code = nsys.record(tool, plan, spawn_attached, os.environ, quiet_stdout=args.json)
     shown = ["--json"] if args.json else []

@@ -21,7 +21,7 @@ from kdaprof.instruments import environment
 from kdaprof.instruments.clock import Clock, MonotonicClock
 from kdaprof.instruments.stacks import Recording, SpawnSpy, StacksPlan, record
 from kdaprof.instruments.stacks_spy import PySpy
-from kdaprof.instruments.watch.command import Command
+from kdaprof.instruments.watch.command import Command, check_command
 from kdaprof.report.stacks import markdown
 from kdaprof.report.stacks_flame import flame_graph
 from kdaprof.runs.atomic import write_bytes, write_text
@@ -57,6 +57,8 @@ def record_and_show(
     """
     around = around or Surroundings()
     folder = out or Path("runs") / new_run_id("stacks")
+    if plan.argv:
+        check_command(plan.argv)
     open_target(folder, force=force)
     # JSON stands alone on stdout, so that the command has to write elsewhere.
     taken = record(

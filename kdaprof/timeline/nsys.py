@@ -65,7 +65,10 @@ class _Reader:
         self._nvtx()
         if not self.builder.read:
             known = sorted(self.tables)[:6]
-            raise BadFileError(f"{self.path}: no events of a GPU, of CUDA calls or of NVTX (tables: {known})")
+            raise BadFileError(
+                f"{self.path}: no events of a GPU, of CUDA calls or of NVTX (tables: {known}); record a command that "
+                "has some"
+            )
         return self.builder.finish(
             format_="nsys",
             path=str(self.path),

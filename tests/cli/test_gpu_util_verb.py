@@ -134,7 +134,14 @@ def test_a_command_that_is_not_there(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert "no-such-program: cannot be started" in done.stderr
-    assert list((tmp_path / "out").iterdir()) == []
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_mistyped_command_costs_no_older_watch(tmp_path: Path) -> None:
+    assert gpu_util(tmp_path, "--duration", "0.3", "--out", "out").returncode == 0
+    older = {file.name: file.read_bytes() for file in (tmp_path / "out").iterdir()}
+    assert gpu_util(tmp_path, "--out", "out", "--force", "--", "no-such-program").returncode == 2
+    assert {file.name: file.read_bytes() for file in (tmp_path / "out").iterdir()} == older
 
 
 def test_without_nvml_a_command_runs_anyway_and_nothing_else_does(tmp_path: Path) -> None:

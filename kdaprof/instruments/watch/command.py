@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -16,6 +17,12 @@ from kdaprof.errors import UsageError
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 _ASKS_TO_END = frozenset({signal.SIGINT, signal.SIGTERM})
 _FROM_THE_KEYBOARD = frozenset({signal.SIGINT, signal.SIGQUIT})
+
+
+def check_command(argv: Sequence[str]) -> None:
+    """Raise UsageError for a program that is not there, before anything older makes way for what it would leave."""
+    if shutil.which(argv[0]) is None:
+        raise UsageError(f"{argv[0]}: cannot be started (no such program, or not executable)")
 
 
 class Command:
