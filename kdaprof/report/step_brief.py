@@ -78,7 +78,7 @@ def _shown(row: PartRow, name: str) -> Fact | None:
 
 def _sentences(scene: Scene, one: Attribution) -> Iterator[str]:
     host, gpu = _op_shares(one, "host_ns", "wall_ns"), _op_shares(one, "gpu_busy_ns", "gpu_busy_ns")
-    op_told = (f"{host} in host time" if host else "", f"{gpu} in GPU work" if gpu else "")
+    op_told = (f"{host} by its host time, of the wall" if host else "", f"{gpu} by its GPU work" if gpu else "")
     yield added_up(one)
     if any(op_told):
         yield f"{OP}: {'; '.join(filter(None, op_told))}."

@@ -53,7 +53,7 @@ def test_the_parts_of_a_step_stand_below_each_other() -> None:
 
 def test_what_else_a_step_says_is_a_sentence_each() -> None:
     text = flat(step_run())
-    assert "KDA: 60 % of fwd, 67 % of teacher, 75 % of bwd in host time." in text
+    assert "KDA: 60 % of fwd, 67 % of teacher, 75 % of bwd by its host time, of the wall." in text
     assert "In other modes: graph 22.0 ms." in text
     assert "CUDA Graph of the whole step 80.0 ms → 22.0 ms (measured)" in text
     assert text.count("Largest levers") == 1  # only the one step was cut into phases
