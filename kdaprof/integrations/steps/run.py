@@ -179,11 +179,11 @@ class LoopRun:
 
     def close(self, *, complete: bool) -> None:
         """The last flush, with the conditions after and the end times. Errors: TargetError."""
-        self._wait()
-        # What follows comes after the loop: no step pays for it.
-        ns, steps = self._stored_ns, self.steps - len(self._fresh)
-        stored = (OwnCost(name=STORE_COST, ns=ns / steps, n=steps),) if steps else ()
         try:
+            self._wait()
+            # What follows comes after the loop: no step pays for it.
+            ns, steps = self._stored_ns, self.steps - len(self._fresh)
+            stored = (OwnCost(name=STORE_COST, ns=ns / steps, n=steps),) if steps else ()
             self.flush()
         finally:
             self._disk.shutdown()

@@ -258,6 +258,14 @@ def test_the_share_of_failed_samples_is_judged(errors: int, verdict: str) -> Non
     assert f"{errors} of {98 + errors} samples failed" in judged(view)
 
 
+@pytest.mark.parametrize("errors", [10, 26_649])  # poor, unusable
+def test_failed_samples_never_call_for_what_was_done(errors: int) -> None:
+    assert "--native" in judged(stacks_view(record(errors=errors), MIX, (COUNTED,)))
+    said = judged(stacks_view(record(errors=errors, native=True), MIX, (COUNTED,)))
+    assert "a quiet machine" in said
+    assert "--native" not in said
+
+
 @pytest.mark.parametrize(("delay", "native", "verdict"), [(2, True, "good"), (20, True, "poor"), (20, False, "good")])
 def test_native_stacks_without_their_stops_and_a_core_are_not_to_be_quoted(
     delay: int, native: bool, verdict: str
