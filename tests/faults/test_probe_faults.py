@@ -22,8 +22,10 @@ from kdaprof.probe import real
 from kdaprof.runs import atomic
 from kdaprof.runs.store import StoredRun, read_run
 
-# Long enough to be caught in the middle: hundreds of calls a cell, of which each takes some milliseconds.
+# Two cells are there after a few seconds, all of them after half a minute: a host that stands still for a while between
+# a sign and the signal that it calls for still meets the probe in the middle.
 LONG = ("--paths", "tensor,reference", "--shape", "1,64,1,16,16", "--phases", "fwd,bwd,fwdbwd", "--modes", "eager")
+LONG += ("--contexts", "plain,checkpoint,partial-grad,non-contiguous")
 ENOUGH = ("--rounds", "15", "--samples", "20", "--device", "cpu")
 
 
