@@ -4,7 +4,8 @@
 
 Every launch goes through Triton's own handle up to its launcher, which is a function that does nothing. TREE is
 another checkout of the project, measured in turn with this one. A round is the fastest of 40 batches in CPU time, since
-others may want the processor; printed are medians of the rounds, in µs a call. On a GPU `fused_kernels.py call` has the
+others may want the processor; printed are medians of the rounds, in µs a call. The GPU starts at a call's first launch:
+what comes before is all of its wall that the host alone decides. On a GPU `fused_kernels.py call` has the
 host's part of real calls. autograd hands a CPU's backward to no other thread: what that costs on a GPU is not in these
 figures.
 """
@@ -25,13 +26,19 @@ HERE = Path(__file__).parents[1]
 BATCHES, CALLS = 40, 50
 
 
+LAUNCHED: list[int] = []
+"""The thread's CPU time at each launch since it was last cleared."""
+
+FIGURES = ("forward without gradients", "its first launch", "forward", "its first launch", "forward + backward")
+
+
 def handle() -> Any:
-    """Triton's handle of a compiled kernel whose launcher does nothing."""
+    """Triton's handle of a compiled kernel whose launcher only notes the time."""
     from triton.compiler.compiler import CompiledKernel  # noqa: PLC0415
 
     made = CompiledKernel.__new__(CompiledKernel)
     made.module, made.function, made.packed_metadata, made.name, made.src = 1, 2, (1, 1, 0), "nothing", None
-    made._run = lambda *_: None
+    made._run = lambda *_: LAUNCHED.append(time.thread_time_ns())
     return made
 
 
@@ -42,8 +49,8 @@ class NoKernel:
         return lambda *_, **__: handle()
 
 
-def one_round() -> tuple[float, float]:
-    """µs of a forward, and of a forward and backward, of a call that trains."""
+def one_round() -> tuple[float, ...]:
+    """µs of each of `FIGURES`, of a call whose gradients nobody wants and of one that trains."""
     import torch  # noqa: PLC0415
     from triton.runtime import driver  # noqa: PLC0415
 
@@ -55,35 +62,41 @@ def one_round() -> tuple[float, float]:
     backward = entries.choose_backward(torch.device("cpu"), kinds, 64, 64, False, True, "tf32x3")
     for stage in (forward.prepare, forward.recur, backward.recur, backward.state, backward.pairs):
         stage._kernel = NoKernel()
-    args = [torch.zeros(1, 32, 1, 64).requires_grad_() for _ in range(4)]
-    args.append(torch.zeros(1, 32, 1).requires_grad_())
+    shapes = [(1, 32, 1, 64)] * 4 + [(1, 32, 1)]
+    constant = [torch.zeros(shape) for shape in shapes]
+    trained = [torch.zeros(shape, requires_grad=True) for shape in shapes]
     do = torch.zeros(1, 32, 1, 64)
 
-    def call() -> Any:
+    def call(args: list[Any]) -> Any:
         return fused_kda(*args, scale=0.125)[0]
 
-    def both() -> None:
-        torch.autograd.grad(call(), args, do)
+    def both(args: list[Any]) -> None:
+        torch.autograd.grad(call(args), args, do)
 
+    both(trained)  # the first launch of each kernel makes its handle
     found = []
-    for body in (call, both):
-        batches = []
+    for body, args in ((call, constant), (call, trained), (both, trained)):
+        wholes, starts = [], []
         for _ in range(BATCHES):
-            begin = time.thread_time_ns()
+            whole = start = 0
             for _ in range(CALLS):
-                body()
-            batches.append((time.thread_time_ns() - begin) / CALLS / 1e3)
-        found.append(min(batches))
-    return found[0], found[1]
+                LAUNCHED.clear()
+                begin = time.thread_time_ns()
+                body(args)
+                whole += time.thread_time_ns() - begin
+                start += LAUNCHED[0] - begin
+            wholes.append(whole / CALLS / 1e3)
+            starts.append(start / CALLS / 1e3)
+        found += [min(wholes), min(starts)] if body is call else [min(wholes)]
+    return tuple(found)
 
 
-def measured(tree: Path) -> tuple[float, float]:
+def measured(tree: Path) -> tuple[float, ...]:
     """`one_round` in a process of its own, with `tree`'s package."""
     environment = {**os.environ, "PYTHONPATH": str(tree), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, __file__, "--one"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    first, second = done.stdout.split()
-    return float(first), float(second)
+    return tuple(float(figure) for figure in done.stdout.split())
 
 
 def main() -> None:
@@ -98,8 +111,8 @@ def main() -> None:
     trees = [HERE] if args.against is None else [args.against.resolve(), HERE]
     rounds = [[measured(tree) for tree in trees] for _ in range(args.rounds)]
     for index, tree in enumerate(trees):
-        forward, both = (median(found[index][part] for found in rounds) for part in (0, 1))
-        print(f"{tree}: forward {forward:.1f} us, forward + backward {both:.1f} us")
+        figures = (median(found[index][part] for found in rounds) for part in range(len(FIGURES)))
+        print(f"{tree}: " + ", ".join(f"{name} {us:.1f} us" for name, us in zip(FIGURES, figures, strict=True)))
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 from torch.autograd.function import once_differentiable
 
 from kdaprof.errors import UsageError
@@ -28,6 +29,25 @@ def _launch() -> Any:
     return importlib.import_module("kdaprof.kda.fused.launch")
 
 
+def _contiguous(
+    q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, h0: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor | None]:
+    return (
+        q.contiguous(), k.contiguous(), v.contiguous(), g.contiguous(), beta.contiguous(),
+        None if h0 is None else h0.contiguous(),
+    )  # fmt: skip
+
+
+def _plain(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, h0: Tensor | None) -> bool:
+    """Whether nobody differentiates this call, in either mode, and no transform looks on: autograd need not see it."""
+    if torch.is_grad_enabled() and (
+        q.requires_grad or k.requires_grad or v.requires_grad or g.requires_grad or beta.requires_grad
+        or (h0 is not None and h0.requires_grad)
+    ):  # fmt: skip
+        return False
+    return forward_ad._current_level < 0 and not torch._C._are_functorch_transforms_active()
+
+
 class FusedKda(torch.autograd.Function):
     """Saves its inputs and the forward's records; the backward makes the states again."""
 
@@ -37,10 +57,8 @@ class FusedKda(torch.autograd.Function):
         final_state: bool, precision: str,
     ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
         """See `fused_kda`."""
-        launch = _launch()
-        q, k, v, g, beta = q.contiguous(), k.contiguous(), v.contiguous(), g.contiguous(), beta.contiguous()
-        h0 = None if h0 is None else h0.contiguous()
-        o, ht, rec = launch.forward(
+        q, k, v, g, beta, h0 = _contiguous(q, k, v, g, beta, h0)
+        o, ht, rec = _launch().forward(
             q, k, v, g, beta, h0, scale, final_state, precision, True in ctx.needs_input_grad
         )  # fmt: skip
         ctx.save_for_backward(q, k, v, g, beta, h0, rec)
@@ -79,5 +97,9 @@ def fused_kda(
     Deterministic; differentiable once: a second derivative raises.
     """
     check_precision(precision)
+    if _plain(q, k, v, g, beta, initial_state):
+        x = _contiguous(q, k, v, g, beta, initial_state)
+        o, ht, _ = _launch().forward(*x, scale, output_final_state, precision)
+        return o, ht
     o, ht = FusedKda.apply(q, k, v, g, beta, initial_state, scale, output_final_state, precision)  # type: ignore[no-untyped-call]
     return o, ht

@@ -38,22 +38,23 @@ def run_forward(
     chunks = chunks_of(time)
     rows = batch * heads
     with on(device):
-        o = torch.empty_like(v)
         rec = torch.empty(rows * chunks * plan.record, dtype=torch.float32, device=device)
         shape = (batch, heads, k_dim, v.shape[3])
-        if o.numel() == 0:
+        if v.numel() == 0:
             ht = torch.empty(shape, dtype=torch.float32, device=device) if final_state else None
             if ht is not None and ht.numel():
                 ht.zero_() if h0 is None else ht.copy_(h0)
-            return o, ht, rec
-        tensors = (q, k, v, g, beta, h0, o, rec)
+            return torch.empty_like(v), ht, rec
+        tensors = (q, k, v, g, beta, h0, rec)
         at, aligned = addresses(tensors)
         short = aligned and plan.compiled
-        q_, k_, v_, g_, beta_, h0_, o_, rec_ = at if short else tensors
+        q_, k_, v_, g_, beta_, h0_, rec_ = at if short else tensors
         plan.prepare(rows * chunks, aligned, q_, k_, g_, beta_, rec_, scale, time, heads, chunks, 0)
-        # What the first launch does without is made while it runs.
+        # What the first launch does without is made while it runs. A new tensor's address is a multiple of 16.
+        o = torch.empty_like(v)
         ht = torch.empty(shape, dtype=torch.float32, device=device) if final_state else None
-        plan.recur(rows * plan.blocks, aligned, rec_, q_, k_, v_, beta_, h0_, o_, ht, scale, time, heads, chunks)
+        o_, ht_ = addresses((o, ht))[0] if short else (o, ht)
+        plan.recur(rows * plan.blocks, aligned, rec_, q_, k_, v_, beta_, h0_, o_, ht_, scale, time, heads, chunks)
     return o, ht, rec
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from fused_oracle import NAMES, against_recurrence, error, inputs, recurrence, same_keys, strike
+from torch.autograd import forward_ad
 
 from kdaprof.kda.fused import check, fused_kda, fused_kda_op, plan
 from kdaprof.kda.fused.config import SAFE
@@ -98,6 +99,40 @@ def partial() -> dict[str, object]:
     return {"error": error(all_of_it, want), "second": second}
 
 
+def undifferentiated() -> dict[str, object]:
+    """Without gradients a call goes past autograd: the same bits; other ways to differentiate are refused."""
+    made = inputs((1, 20, 1, 16, 16), -0.1, 0.0, torch.float32)
+    args = [made[n] for n in NAMES[:5]]
+    state = {"initial_state": made["h0"], "output_final_state": True, "scale": 1.0}
+    leaves = [x.clone().requires_grad_() for x in args]
+    seen = fused_kda(*leaves, **state)
+    with torch.no_grad():
+        unseen = fused_kda(*leaves, **state)
+    calls = {"constants": fused_kda(*args, **state), "no_grad": unseen}
+    wanted = fused_kda(*args, **{**state, "initial_state": made["h0"].clone().requires_grad_()})
+
+    def dual() -> None:
+        with forward_ad.dual_level():
+            fused_kda(forward_ad.make_dual(args[0], args[0]), *args[1:], scale=1.0)
+
+    def transformed() -> None:
+        torch.func.vmap(lambda q: fused_kda(q, *args[1:], scale=1.0)[0])(args[0][None])
+
+    refused = {}
+    for name, call in (("dual", dual), ("vmap", transformed)):
+        try:
+            call()
+            refused[name] = "no error"
+        except (NotImplementedError, RuntimeError) as raised:
+            refused[name] = str(raised)
+    return {
+        "same": {name: all(map(torch.equal, got, seen)) for name, got in calls.items()},
+        "graphs": {name: any(x.requires_grad for x in got) for name, got in calls.items()},
+        "through h0": [x.requires_grad for x in wanted],
+        "refused": refused,
+    }
+
+
 def self_check() -> dict[str, object]:
     """The first call's check passes the kernels as they are, and fails them against a recurrence one per cent off."""
     device, said = torch.device("cpu"), []
@@ -160,6 +195,7 @@ CASES = {
     "views": views,
     "empty": empty,
     "partial": partial,
+    "undifferentiated": undifferentiated,
     "opcheck": opcheck,
     "self check": self_check,
 }

@@ -78,6 +78,19 @@ def test_a_second_derivative_is_refused(results: dict[str, dict[str, Any]]) -> N
     assert "once_differentiable" in results["partial"]["second"]
 
 
+def test_a_call_without_gradients_gives_the_same_bits_and_no_graph(results: dict[str, dict[str, Any]]) -> None:
+    got = results["undifferentiated"]
+    assert got["same"] == {"constants": True, "no_grad": True}
+    assert got["graphs"] == {"constants": False, "no_grad": False}
+    assert got["through h0"] == [True, True]
+
+
+def test_derivatives_that_the_kernels_do_not_have_are_refused(results: dict[str, dict[str, Any]]) -> None:
+    refused = results["undifferentiated"]["refused"]
+    assert "forward mode AD" in refused["dual"]
+    assert "functorch" in refused["vmap"]
+
+
 def test_operators_pass_torchs_own_check(results: dict[str, dict[str, Any]]) -> None:
     assert results["opcheck"]["passed"]
 
