@@ -18,7 +18,7 @@ from kdaprof.cli.stopping import stoppable
 from kdaprof.probe.ab.experiment import run_experiment
 from kdaprof.probe.ab.machine import this_machine
 from kdaprof.probe.ab.order import Hands, Order
-from kdaprof.probe.ab.path_runs import evidence_of_run, path_request
+from kdaprof.probe.ab.path_runs import RUNS_FOLDER, evidence_of_run, path_request
 from kdaprof.probe.ab.process import run_command
 from kdaprof.probe.ab.target import worker
 from kdaprof.report.ab import experiment_markdown
@@ -26,9 +26,11 @@ from kdaprof.report.progress import Silent
 from kdaprof.runs.atomic import write_bytes, write_text
 from kdaprof.runs.codec import dumps
 from kdaprof.runs.ids import new_run_id
+from kdaprof.runs.older import make_way
 from kdaprof.runs.store import REPORT_FILE, open_target
 
 CONTRACT_FILE, DOCUMENT_FILE = "contract.toml", "ab.json"
+LOGS = ("correctness-*.log", "base.log", "base-*.log", "cand.log", "cand-*.log")
 
 
 def measured(
@@ -60,8 +62,7 @@ def measured(
             path_request(order, shape)  # refused before the folder is made
     machine = this_machine(contract.measure.device)
     open_target(folder, force=force)
-    for name in (EVIDENCE_FILE, DOCUMENT_FILE):
-        (folder / name).unlink(missing_ok=True)
+    _forget_older(order)
     write_bytes(folder / CONTRACT_FILE, path.read_bytes())
     hands = Hands(
         machine=machine,
@@ -80,6 +81,16 @@ def measured(
     write_text(folder / REPORT_FILE, experiment_markdown(result))
     err_console().print(f"results in {folder}", soft_wrap=True)
     return result
+
+
+def _forget_older(order: Order) -> None:
+    """Take away what an older experiment left: evidence and verdict, logs (they are added to), runs of these shapes."""
+    logs = (log for name in LOGS for log in (order.out / "logs").glob(name))
+    make_way(order.out / EVIDENCE_FILE, order.out / DOCUMENT_FILE, *logs)
+    for shape in order.contract.shapes:
+        run = order.out / RUNS_FOLDER / shape.name
+        if run.is_dir():
+            open_target(run, force=True)
 
 
 def probe_shape(order: Order, shape: Shape) -> ShapeEvidence:

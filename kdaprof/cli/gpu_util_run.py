@@ -10,7 +10,7 @@ from pathlib import Path
 
 from kdaprof.cli.ending import after_command, tell
 from kdaprof.cli.gpu_util_live import LiveLine
-from kdaprof.cli.gpu_util_show import derived, print_view, write_all
+from kdaprof.cli.gpu_util_show import derived, forget_older, print_view, write_all
 from kdaprof.errors import Exit, KdaprofError, UnavailableError
 from kdaprof.instruments import environment
 from kdaprof.instruments.clock import Clock, MonotonicClock
@@ -18,6 +18,7 @@ from kdaprof.instruments.nvml import Nvml, open_nvml
 from kdaprof.instruments.reading import Reading
 from kdaprof.instruments.watch.cards import Chosen, choose
 from kdaprof.instruments.watch.command import Command, check_command
+from kdaprof.instruments.watch.people import Family
 from kdaprof.instruments.watch.spool import Spool
 from kdaprof.instruments.watch.watch import WatchOutcome, WatchPlan, watch
 from kdaprof.runs.atomic import TargetError
@@ -76,9 +77,10 @@ def _watch(wanted: Wanted, around: Surroundings, nvml: Reading[Nvml]) -> int:
     folder = wanted.out or Path("runs") / new_run_id("gpu-util")
     if wanted.argv:
         check_command(wanted.argv)
+    if wanted.pid is not None:
+        Family(wanted.pid)  # one that is not there costs no older watch
     open_target(folder, force=wanted.force)
-    for part in parts_of(folder / UTIL_FILE):  # of an earlier watch, replaced with --force
-        part.unlink()
+    forget_older(folder)
     for note in chosen.notes:
         tell(note)
     spool = Spool(folder / UTIL_FILE)

@@ -12,10 +12,11 @@ from kdaprof.report.gpu_util import PICTURE_FILE, markdown, terminal_lines
 from kdaprof.report.gpu_util_picture import picture
 from kdaprof.runs.atomic import write_text
 from kdaprof.runs.codec import write_document
+from kdaprof.runs.older import make_way
 from kdaprof.runs.store import REPORT_FILE, UTIL_FILE
 from kdaprof.runs.util_csv import CSV_FILE, write_csv
-from kdaprof.runs.util_file import UtilFile
-from kdaprof.runs.watch import WATCH_FILE, WATCH_KIND, WatchRecord, read_watch
+from kdaprof.runs.util_file import UtilFile, parts_folder, parts_of
+from kdaprof.runs.watch import WATCH_FILE, WATCH_KIND, WatchRecord, forget_begun, read_watch
 
 
 def derived(record: WatchRecord, folder: Path | None, steps: Path | None) -> WatchView:
@@ -46,6 +47,14 @@ def write_all(folder: Path, seen: WatchView) -> None:
     write_csv(UtilFile(folder / UTIL_FILE), folder / CSV_FILE)
     write_text(folder / PICTURE_FILE, picture(seen))
     write_text(folder / REPORT_FILE, markdown(seen))
+
+
+def forget_older(folder: Path) -> None:
+    """Take away all that an older watch left, finished or not. Errors: TargetError."""
+    unfinished = parts_folder(folder / UTIL_FILE).glob(".part-*.tmp")
+    names = (UTIL_FILE, WATCH_FILE, CSV_FILE, PICTURE_FILE, REPORT_FILE)
+    make_way(*(folder / name for name in names), *parts_of(folder / UTIL_FILE), *unfinished)
+    forget_begun(folder)
 
 
 def print_view(seen: WatchView, *, as_json: bool, folder: Path | None, beside_command: bool) -> None:

@@ -251,6 +251,7 @@ def _draw(path: Path, roofline: Roofline) -> None:
     picture = roofline_picture(roofline)
     if picture is None:
         why = roofline.ceilings_missing or "no floor is known"
-        err_console().print(f"kdaprof: no picture: {why}", soft_wrap=True)
+        older = f"; {path} is still the picture of before" if path.exists() else ""
+        err_console().print(f"kdaprof: no picture: {why}{older}", soft_wrap=True)
         return
     write_text(path, picture)

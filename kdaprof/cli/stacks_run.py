@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -19,8 +19,8 @@ from kdaprof.cli.stacks_show import intervals_during, show
 from kdaprof.errors import Exit, KdaprofError
 from kdaprof.instruments import environment
 from kdaprof.instruments.clock import Clock, MonotonicClock
-from kdaprof.instruments.stacks import Recording, SpawnSpy, StacksPlan, record
-from kdaprof.instruments.stacks_spy import PySpy
+from kdaprof.instruments.stacks import Recording, SpawnSpy, StacksPlan, check_process, record
+from kdaprof.instruments.stacks_spy import PySpy, find_spy
 from kdaprof.instruments.watch.command import Command, check_command
 from kdaprof.report.stacks import markdown
 from kdaprof.report.stacks_flame import flame_graph
@@ -28,9 +28,22 @@ from kdaprof.runs.atomic import write_bytes, write_text
 from kdaprof.runs.codec import dumps, write_document
 from kdaprof.runs.environment import anonymised_argv, scrub
 from kdaprof.runs.ids import new_run_id
-from kdaprof.runs.stacks import FLAME_FILE, SPEEDSCOPE_FILE, STACKS_FILE, STACKS_KIND, StacksRecord
+from kdaprof.runs.older import make_way
+from kdaprof.runs.stacks import (
+    FLAME_FILE,
+    HOLDS_FILE,
+    SPEEDSCOPE_FILE,
+    STACKS_FILE,
+    STACKS_KIND,
+    THREADS_FILE,
+    TRACE_FILE,
+    StacksRecord,
+)
 from kdaprof.runs.stacks_file import write_holds, write_threads, write_trace
 from kdaprof.runs.store import REPORT_FILE, open_target
+
+FILES = (STACKS_FILE, FLAME_FILE, SPEEDSCOPE_FILE, TRACE_FILE, THREADS_FILE, HOLDS_FILE)
+"""What a recording leaves beside its report; stops only with native stacks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +51,7 @@ class Surroundings:
     """What a test replaces: py-spy and the clock."""
 
     spawn: SpawnSpy = PySpy
+    find: Callable[[], str] = find_spy
     clock: Clock = field(default_factory=MonotonicClock)
 
 
@@ -59,7 +73,11 @@ def record_and_show(
     folder = out or Path("runs") / new_run_id("stacks")
     if plan.argv:
         check_command(plan.argv)
+    elif plan.pid is not None:
+        check_process(plan.pid)
+        around.find()
     open_target(folder, force=force)
+    _forget_older(folder)
     # JSON stands alone on stdout, so that the command has to write elsewhere.
     taken = record(
         plan,
@@ -85,6 +103,7 @@ def write_recording(
     """
     if anonymous:
         taken = _without_names(taken)
+    _forget_older(folder)
     seen = stacks_view(taken.record, taken.trace, taken.threads, taken.holds, intervals=intervals)
     if taken.trace is not None:
         write_trace(folder, taken.trace)
@@ -99,6 +118,11 @@ def write_recording(
     write_document(folder / STACKS_FILE, STACKS_KIND, body)
     write_text(folder / REPORT_FILE, markdown(seen))
     return seen
+
+
+def _forget_older(folder: Path) -> None:
+    """Take away all that an older recording left: its picture or its stops must not pass for those of this one."""
+    make_way(*(folder / name for name in (*FILES, REPORT_FILE)))
 
 
 def _intervals(steps: Path | None, record: StacksRecord) -> list[Interval]:

@@ -68,6 +68,12 @@ class SpawnSpy(Protocol):
         ...
 
 
+def check_process(pid: int, proc: Path = PROC) -> None:
+    """Raise UsageError for a process that is not there, before anything older makes way for what it would leave."""
+    if state(pid, proc) in (None, "Z"):
+        raise UsageError(f"--pid {pid}: no such process; is it in another container?")
+
+
 def record(
     plan: StacksPlan,
     clock: Clock,
@@ -174,8 +180,7 @@ class _Session:
                 self._command.signal(number)
             return self._command.pid
         assert self._plan.pid is not None
-        if state(self._plan.pid, self._proc) in (None, "Z"):
-            raise UsageError(f"--pid {self._plan.pid}: no such process; is it in another container?")
+        check_process(self._plan.pid, self._proc)
         return self._plan.pid
 
     def _watched(

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from kdaprof.instruments.nsight.tool import Spawn, ToolFailedError, make_way
+from kdaprof.instruments.nsight.tool import Spawn, ToolFailedError
 from kdaprof.instruments.nvtx import DOMAIN
+from kdaprof.runs.older import make_way
 from kdaprof.timeline.ncu_csv import METRICS, NcuReport, NoKernelsError, read
 
 CSV = "ncu.csv"

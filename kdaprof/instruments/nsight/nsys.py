@@ -6,10 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from kdaprof.instruments.nsight.tool import Spawn, ToolFailedError, make_way
+from kdaprof.instruments.nsight.tool import Spawn, ToolFailedError
 from kdaprof.instruments.nvtx import DOMAIN
+from kdaprof.runs.older import make_way
+from kdaprof.runs.store import REPORT_FILE
 
 REPORT, EXPORT, UNFINISHED = "report.nsys-rep", "report.sqlite", "report.qdstrm"
+DERIVED = ("analysis.json", REPORT_FILE)
+"""What the analysis of an export leaves beside it."""
 
 # A capture range is recognised by registered names alone unless this is 0; torch.cuda.nvtx registers none.
 ENVIRON = {"NSYS_NVTX_PROFILER_REGISTER_ONLY": "0"}
@@ -65,7 +69,7 @@ def record(nsys: str, plan: NsysPlan, spawn: Spawn, environ: Mapping[str, str], 
 
     Raises ToolFailedError when there is nothing to analyse, with the reason, and TargetError where none can lie.
     """
-    make_way(*(plan.folder / name for name in (REPORT, EXPORT, UNFINISHED)))
+    make_way(*(plan.folder / name for name in (REPORT, EXPORT, UNFINISHED, *DERIVED)))
     with_ours = {**environ, **ENVIRON}
     code = spawn(profile_line(nsys, plan), with_ours, quiet_stdout=quiet_stdout)
     _require_report(plan, code)

@@ -17,7 +17,6 @@ from typing import Literal, Protocol
 
 from kdaprof.errors import Exit, KdaprofError, UnavailableError, UsageError
 from kdaprof.instruments.watch.command import Command, handled
-from kdaprof.runs.atomic import TargetError
 
 Name = Literal["nsys", "ncu"]
 
@@ -83,20 +82,6 @@ def need_tool(name: Name, found: str | None, instead: str) -> str:
             f"get it from {_PAGES[name]}, or {instead}"
         )
     return found
-
-
-def make_way(*files: Path) -> None:
-    """Make the folders of `files` and remove what lies there: an old report must not pass for this one.
-
-    Raises TargetError where that cannot be done.
-    """
-    for path in files:
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.unlink(missing_ok=True)
-        except OSError as error:
-            reason = error.strerror or error
-            raise TargetError(f"{path}: cannot be replaced ({reason}); choose another --out") from error
 
 
 def spawn_attached(command: Sequence[str], environ: Mapping[str, str], *, quiet_stdout: bool) -> int:
