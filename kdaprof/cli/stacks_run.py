@@ -86,6 +86,7 @@ def record_and_show(
         spawn=around.spawn,
         leave=_leave,
         last_ns=last_ns,
+        told=tell,
     )
     seen: StacksView | None = None
     with after_command(bool(plan.argv)):

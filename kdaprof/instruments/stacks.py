@@ -18,6 +18,7 @@ from kdaprof.errors import KdaprofError, UsageError
 from kdaprof.instruments.clock import Clock, clock_pair
 from kdaprof.instruments.stacks_holds import LOOK_EVERY_S, HoldMeter
 from kdaprof.instruments.stacks_spy import PySpy, Spy, counts, refusal
+from kdaprof.instruments.stacks_stopped import StopMeter, stopped_text
 from kdaprof.instruments.stacks_threads import PROC, ThreadMeter, cpu_ns, state
 from kdaprof.instruments.watch.command import Command, handled, process_cpu_ns
 from kdaprof.runs.stacks import Holds, NoStacks, StacksRecord, ThreadTicks
@@ -69,9 +70,12 @@ class SpawnSpy(Protocol):
 
 
 def check_process(pid: int, proc: Path = PROC) -> None:
-    """Raise UsageError for a process that is not there, before anything older makes way for what it would leave."""
-    if state(pid, proc) in (None, "Z"):
+    """Raise UsageError for a process that is not there, or stopped, before anything older makes way for a recording."""
+    letter = state(pid, proc)
+    if letter in (None, "Z"):
         raise UsageError(f"--pid {pid}: no such process; is it in another container?")
+    if letter == "T":
+        raise UsageError(f"--pid {pid}: {stopped_text(pid)}")
 
 
 def record(
@@ -82,20 +86,24 @@ def record(
     spawn: SpawnSpy = PySpy,
     leave: Callable[[], None],
     last_ns: Callable[[bytes], int | None],
+    told: Callable[[str], None] = lambda text: None,
     proc: Path = PROC,
 ) -> Recording:
     """Record until the plan's end: its duration, the end of its process or command, or a signal.
 
     `last_ns` reads the last time of py-spy's trace, from its own 0; `leave` is called at a second request to end
-    beside a process. Signal handlers are put back. Errors: UsageError when the command cannot be started or the
-    process is not there; UnavailableError without py-spy and without a command.
+    beside a process; `told` gets what a user must know at once. Signal handlers are put back. Errors: UsageError when
+    the command cannot be started or the process is not there, or stopped; UnavailableError without py-spy and without
+    a command.
     """
-    return _Session(plan, clock, spawn, proc).through(start, leave, last_ns)
+    return _Session(plan, clock, spawn, told, proc).through(start, leave, last_ns)
 
 
 class _Session:
-    def __init__(self, plan: StacksPlan, clock: Clock, spawn: SpawnSpy, proc: Path) -> None:
-        self._plan, self._clock, self._spawn, self._proc = plan, clock, spawn, proc
+    def __init__(
+        self, plan: StacksPlan, clock: Clock, spawn: SpawnSpy, told: Callable[[str], None], proc: Path
+    ) -> None:
+        self._plan, self._clock, self._spawn, self._told, self._proc = plan, clock, spawn, told, proc
         self._stop = threading.Event()
         self._asked = 0
         self._early: list[int] = []
@@ -216,6 +224,7 @@ class _Session:
         limit_ns = None if self._plan.duration_s is None else began_ns + round(self._plan.duration_s * 1e9)
         period_s = 1 / min(_METER_HZ, self._plan.rate_hz)
         last, freed = before, False
+        stops = StopMeter(pid, self._told)
         due_ns, ticks = began_ns, 0
         while not self._stop.wait(period_s if holds is None else LOOK_EVERY_S) and not spy.ended():
             if holds is not None:
@@ -228,6 +237,7 @@ class _Session:
             if ticks % _LOOK_EVERY == 0:
                 self._spy_cpu_ns = cpu_ns(spy.pid, self._proc) or self._spy_cpu_ns
                 last = state(pid, self._proc)
+            stops.see(last, self._clock.now_ns())
             if last in (None, "Z") or (limit_ns is not None and self._clock.now_ns() >= limit_ns):
                 break
             if self._stuck(last, meter):
@@ -235,6 +245,9 @@ class _Session:
                 break
         meter.tick()
         self._ended_ns = self._clock.now_ns()
+        note = stops.note(self._ended_ns)
+        if note is not None:
+            self._notes.append(note)
         if not spy.finish(0.0 if freed else FINISH_S):
             self._notes.append("py-spy did not end when asked and was killed; what it had recorded is lost")
         self._free(pid, was_stopped="T" in (before, last))

@@ -15,6 +15,7 @@ from typing import Any
 
 import jsonschema
 import numpy as np
+import psutil
 import pytest
 
 from kdaprof.analysis.stacks_document import POOR_UNSEEN, stacks_schema, stacks_view
@@ -217,6 +218,51 @@ def test_without_ptrace_rights_there_is_a_hint_and_exit_5(tmp_path: Path) -> Non
     assert done.returncode == 5
     assert "SYS_PTRACE" in done.stdout
     assert "kdaprof doctor" in done.stdout
+
+
+SLEEPS = "import time\nprint('ready', flush=True)\nwhile True: time.sleep(0.01)"
+
+
+def test_a_stopped_process_is_named_at_once_and_costs_nothing_older(tmp_path: Path) -> None:
+    (tmp_path / "stacks.json").write_text("older")
+    with subprocess.Popen([sys.executable, "-S", "-c", SLEEPS], stdout=subprocess.PIPE) as target:
+        try:
+            assert target.stdout is not None
+            target.stdout.readline()
+            target.send_signal(signal.SIGSTOP)
+            time.sleep(0.1)
+            done = kdaprof("--pid", str(target.pid), "--duration", "1", "--out", str(tmp_path), "--force")
+        finally:
+            target.kill()
+    assert done.returncode == 2
+    assert done.stderr == f"kdaprof: --pid {target.pid}: process {target.pid} is stopped: `kill -CONT {target.pid}`\n"
+    assert (tmp_path / "stacks.json").read_text() == "older"
+
+
+@pytest.mark.parametrize("how", [[], ["--native"]])
+def test_a_process_that_is_stopped_meanwhile_is_named_while_it_is_and_in_the_summary(
+    tmp_path: Path, how: list[str]
+) -> None:
+    with subprocess.Popen([sys.executable, "-S", "-c", SLEEPS], stdout=subprocess.PIPE) as target:
+        argv = [*COMMAND, "--pid", str(target.pid), "--duration", "4", "--out", str(tmp_path), *how]
+        try:
+            assert target.stdout is not None
+            target.stdout.readline()
+            with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as started:
+                assert started.stderr is not None
+                attached_by = time.monotonic() + 30
+                while not psutil.Process(started.pid).children() and time.monotonic() < attached_by:
+                    time.sleep(0.02)
+                time.sleep(1.5)  # py-spy has read the symbols
+                target.send_signal(signal.SIGSTOP)
+                told = started.stderr.readline()
+                running = started.poll() is None
+                out, _ = started.communicate(timeout=60)
+        finally:
+            target.kill()
+    assert (told, running) == (f"kdaprof: process {target.pid} is stopped: `kill -CONT {target.pid}`\n", True)
+    assert f"process {target.pid} was stopped for" in out
+    assert "which counts as waiting; it still is" in out
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from kdaprof.instruments.clock import MonotonicClock
 from kdaprof.instruments.stacks import Recording, StacksPlan, record
 from kdaprof.instruments.stacks_holds import HoldMeter
 from kdaprof.instruments.stacks_spy import Spy, arguments, counts, refusal
+from kdaprof.instruments.stacks_stopped import StopMeter
 from kdaprof.instruments.stacks_threads import SLEEPER_EVERY, ThreadMeter, cpu_ns, state
 
 DENIED = "Permission Denied: Try running again with elevated permissions by going 'sudo env py-spy record'\n"
@@ -103,12 +105,46 @@ def test_a_target_that_py_spy_leaves_stopped_is_continued(sleeper: int) -> None:
     assert "SIGCONT" in found.record.notes[0]
 
 
-def test_a_target_that_somebody_else_stopped_stays_stopped(sleeper: int) -> None:
+@pytest.mark.parametrize("native", [True, False])
+def test_a_target_that_somebody_stops_meanwhile_stays_stopped_and_that_is_said(sleeper: int, native: bool) -> None:
+    def stop_and_spawn(pid: int, *, rate_hz: int, native: bool) -> Spy:
+        os.kill(pid, signal.SIGSTOP)
+        wait_for(pid, "T")
+        return FakeSpy()
+
+    said: list[str] = []
+    plan = StacksPlan(rate_hz=100, native=native, command=("kdaprof",), pid=sleeper, duration_s=0.7)
+    found = record(plan, MonotonicClock(), spawn=stop_and_spawn, leave=lambda: None, last_ns=last_ns, told=said.append)
+    assert state(sleeper) == "T"
+    assert said == [f"process {sleeper} is stopped: `kill -CONT {sleeper}`"]
+    (note,) = found.record.notes
+    assert re.fullmatch(
+        rf"process {sleeper} was stopped for [0-9.]+ ms, which counts as waiting; it still is: `kill -CONT {sleeper}`",
+        note,
+    )
+
+
+def test_a_target_that_is_stopped_is_refused_before_py_spy_is_asked(sleeper: int) -> None:
     os.kill(sleeper, signal.SIGSTOP)
     wait_for(sleeper, "T")
-    found = recorded(FakeSpy(), pid=sleeper)
+    spy = FakeSpy()
+    with pytest.raises(UsageError, match=f"process {sleeper} is stopped: `kill -CONT {sleeper}`"):
+        recorded(spy, pid=sleeper)
+    assert spy.patience == []
     assert state(sleeper) == "T"
-    assert found.record.notes == ()
+
+
+def test_stops_add_up_and_one_that_ended_needs_no_advice() -> None:
+    said: list[str] = []
+    meter = StopMeter(7, said.append)
+    for ms, letter in [(0, "R"), (10, "T"), (60, "T"), (80, "S"), (100, "t"), (900, "T"), (1000, "T"), (1030, "S")]:
+        meter.see(letter, ms * 1_000_000)
+    assert said == ["process 7 is stopped: `kill -CONT 7`"]  # the first one was too short
+    assert meter.note(2_000_000_000) == "process 7 was stopped for 200 ms, which counts as waiting"
+    short = StopMeter(7, said.append)
+    short.see("T", 0)
+    short.see("S", 99_000_000)
+    assert short.note(10**9) is None
 
 
 def test_without_native_nothing_is_continued_for_nothing_was_stopped(sleeper: int) -> None:
