@@ -16,7 +16,7 @@ from kdaprof.errors import UsageError
 from kdaprof.instruments.allocator import Allocator, AllocatorCounters, delta
 from kdaprof.instruments.clock import Clock
 from kdaprof.instruments.nvtx import Ranges
-from kdaprof.instruments.steps.borders import Borders, Mark
+from kdaprof.instruments.steps.borders import Borders, Mark, NoBorders
 from kdaprof.instruments.steps.spans import OpenPhase, OpenStep, StepSpans, settle
 from kdaprof.timeline.loop_ranges import OTHER, WHOLE
 
@@ -188,6 +188,14 @@ class StepRecorder:
             self._borders.wait()
         self.read()
 
+    def let_go(self) -> None:
+        """Touch no instrument any more and hand no step out. Steps and phases can still be opened and closed."""
+        self._borders, self._new_mark = NoBorders("the recorder let go"), None
+        self._ranges = self._allocator = self._windows = self._before = None
+        self._on_step = _dropped
+        if self._step is not None:
+            self._step.marks.clear()
+
     def _begin_phase(self, name: str) -> None:
         step = self._step
         if step is None:
@@ -279,3 +287,7 @@ def _checked(name: str) -> str:
     if name in (WHOLE, OTHER) or not name.replace("_", "").replace("-", "").isalnum():
         raise UsageError(f"phase {name!r}: use letters, digits, - and _, and neither {WHOLE!r} nor {OTHER!r}")
     return name
+
+
+def _dropped(spans: StepSpans) -> None:
+    """Nobody waits for this step."""

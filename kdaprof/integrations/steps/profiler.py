@@ -20,6 +20,7 @@ from kdaprof.instruments.steps.recorder import HOLD_NS, UNPROFILED
 from kdaprof.instruments.steps.spans import StepSpans
 from kdaprof.instruments.steps.window import KinetoWindows, WindowPlan, timeline_of
 from kdaprof.integrations.steps.cost import own_costs
+from kdaprof.integrations.steps.forks import let_go_in_children
 from kdaprof.integrations.steps.lab import LoopLab, open_loop_lab
 from kdaprof.integrations.steps.late import LateSteps
 from kdaprof.integrations.steps.live import LiveMeter
@@ -60,7 +61,7 @@ class StepProfiler:
     most in the first steps. `trains`: steps hold a backward pass (rule Q07 watches that they do). `live`: called with a
     line of text every `live_seconds`. `windows`: which steps are profiled; `WindowPlan(most=0)` for none. The closed
     run is recorded for `kdaprof history` in `store`, by default the project's own, as a probe is; `history=False` does
-    not record it.
+    not record it. A forked child's copy (a data loader's worker) does nothing.
 
     Errors: UsageError or TargetError before the loop begins. Afterwards a fault of the profiler (disk full, a profiler
     that does not start) is a note in the run and in `notes`, never an exception in the loop; misuse (a phase outside
@@ -128,13 +129,13 @@ class StepProfiler:
         self._host_bound: tuple[float, int] | None = None
         self._history, self._store = history, None if store is None else Path(store)
         self._closed = False
-        self._pid = os.getpid()
         # begin_phase and end_phase for hooks, step and phase for blocks: the recorder's own, no frame in between.
         self.phase: Callable[[str], AbstractContextManager[None]] = self._recorder.phase
         self.step: Callable[..., AbstractContextManager[None]] = self._recorder.step
         self.begin_step, self.end_step = self._recorder.begin_step, self._recorder.end_step
         self.begin_phase, self.end_phase = self._recorder.begin_phase, self._recorder.end_phase
         atexit.register(self._at_exit)
+        let_go_in_children(self)
 
     def __enter__(self) -> StepProfiler:
         return self
@@ -190,6 +191,12 @@ class StepProfiler:
             self._run.notes.append("no step came to its end: put `with prof.step():` around each step of the loop")
         self._guarded("the run could not be closed", lambda: self._run.close(complete=interrupted is None))
         self._guarded("the figures could not be derived", self._derive)
+
+    def let_go(self) -> None:
+        """Leave loop, device and run to the parent: for a forked child, whose copy may be used and does nothing."""
+        self._closed = True
+        atexit.unregister(self._at_exit)
+        self._recorder.let_go()
 
     def summary(self) -> str:
         """Where the steps went, as a table of text, with the profiler's own cost. For a closed profiler."""
@@ -266,5 +273,4 @@ class StepProfiler:
             self._run.note(what, error)
 
     def _at_exit(self) -> None:
-        if os.getpid() == self._pid:  # a forked child that ends has no part in the loop
-            self.close("the process ended before the profiler was closed")
+        self.close("the process ended before the profiler was closed")
