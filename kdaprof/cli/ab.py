@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kdaprof.cli.parser import VerbParser
+from kdaprof.cli.parser import VerbParser, check_wait
 from kdaprof.cli.standing import add_store_flag, store_of
 from kdaprof.errors import Exit, UsageError
 
@@ -30,7 +30,7 @@ DIR holds contract.toml, evidence.json (every sample), ab.json, report.md and lo
 store, one file each; the contract may not change between them.
 
 exit codes: 0 GO · 3 NO-GO: a gate or the contract failed · 4 not established · 1 a side could not be measured,
-2 usage · 5 the device is not there · 130 interrupted"""
+2 usage · 5 the device is not there, or another run measures on it · 130 interrupted"""
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -48,6 +48,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--example", action="store_true", help="print a contract that works, and exit")
     parser.add_argument("--out", type=Path, metavar="DIR", help="where the results go (default runs/<UTC>-ab-<name>)")
     parser.add_argument("--force", action="store_true", help="replace an experiment that is already in DIR")
+    parser.add_argument("--wait", type=float, default=0.0, metavar="S", help="for a card that another run measures on")
     parser.add_argument("--json", action="store_true", help="print the document, alone on stdout")
     add_store_flag(parser)
     return parser
@@ -62,6 +63,7 @@ def run(argv: Sequence[str]) -> int:
 
         print_file(EXAMPLE.encode())
         return Exit.OK
+    check_wait(args.wait)
     if args.contract is None:
         raise UsageError("ab needs a CONTRACT; `kdaprof ab --example > contract.toml` makes one")
     from kdaprof.analysis.ab.reading import read_contract
@@ -74,7 +76,16 @@ def run(argv: Sequence[str]) -> int:
     else:
         from kdaprof.cli.ab_run import measured
 
-        result = measured(contract, args.contract, (base, cand), args.out, store_of(args), command, force=args.force)
+        result = measured(
+            contract,
+            args.contract,
+            (base, cand),
+            args.out,
+            store_of(args),
+            command,
+            force=args.force,
+            wait_s=args.wait,
+        )
     _print(result, command, as_json=args.json)
     return exit_code(result)
 

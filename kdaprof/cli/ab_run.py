@@ -13,10 +13,11 @@ from kdaprof.analysis.ab.evidence import ShapeEvidence
 from kdaprof.analysis.ab.result import Result
 from kdaprof.analysis.ab.stored import EVIDENCE_FILE, write_evidence
 from kdaprof.analysis.recompute import recompute
+from kdaprof.cli.alone import alone_on, card_of
 from kdaprof.cli.console import err_console
 from kdaprof.cli.stopping import stoppable
 from kdaprof.probe.ab.experiment import run_experiment
-from kdaprof.probe.ab.machine import this_machine
+from kdaprof.probe.ab.machine import Machine, this_machine
 from kdaprof.probe.ab.order import Hands, Order
 from kdaprof.probe.ab.path_runs import RUNS_FOLDER, evidence_of_run, path_request
 from kdaprof.probe.ab.process import run_command
@@ -42,10 +43,12 @@ def measured(
     command: Sequence[str],
     *,
     force: bool,
+    wait_s: float = 0.0,
 ) -> Result:
     """Run the experiment; its folder is complete when this returns, whatever came out.
 
-    Errors: UsageError and TargetError before anything is measured; UnavailableError without the device.
+    Errors: UsageError and TargetError before anything is measured; UnavailableError without the device, CardInUseError
+    when another run still measures on it after `wait_s` seconds.
     """
     folder = out or Path("runs") / new_run_id(f"ab-{contract.name}")
     order = Order(
@@ -61,6 +64,12 @@ def measured(
         for shape in contract.shapes:
             path_request(order, shape)  # refused before the folder is made
     machine = this_machine(contract.measure.device)
+    with alone_on(card_of(machine.device), command=" ".join(command), wait_s=wait_s):
+        return _measured(order, machine, path, force=force)
+
+
+def _measured(order: Order, machine: Machine, path: Path, *, force: bool) -> Result:
+    folder = order.out
     open_target(folder, force=force)
     _forget_older(order)
     write_bytes(folder / CONTRACT_FILE, path.read_bytes())
@@ -77,7 +86,7 @@ def measured(
         result, evidence = run_experiment(order, hands)
     if evidence is not None:
         write_evidence(folder, evidence)
-    write_bytes(folder / DOCUMENT_FILE, dumps(ab_document(result, command=command)))
+    write_bytes(folder / DOCUMENT_FILE, dumps(ab_document(result, command=order.command)))
     write_text(folder / REPORT_FILE, experiment_markdown(result))
     err_console().print(f"results in {folder}", soft_wrap=True)
     return result

@@ -5,9 +5,13 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from kdaprof.cli.parser import VerbParser
+from kdaprof.cli.parser import VerbParser, check_wait
 from kdaprof.errors import Exit, UsageError
+
+if TYPE_CHECKING:
+    from kdaprof.doctor.gather import Alone
 
 EXAMPLES = """\
 examples:
@@ -24,7 +28,8 @@ examples:
 
 Nothing is changed: settings are read, never set. It works without torch, without a driver, without a card.
 
-exit codes: 0 fit · 1 the run cannot be read · 2 usage · 5 unfit: a line marked FAIL says what to do"""
+exit codes: 0 fit · 1 the run cannot be read · 2 usage · 5 unfit: a line marked FAIL says what to do; or another run
+measures on the card (--measure)"""
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -38,6 +43,7 @@ def build_parser() -> argparse.ArgumentParser:
     ceilings = parser.add_mutually_exclusive_group()
     ceilings.add_argument("--measure", action="store_true", help="measure the card's ceilings now")
     ceilings.add_argument("--run", type=Path, metavar="RUN", help="take the ceilings that a stored run measured")
+    parser.add_argument("--wait", type=float, default=0.0, metavar="S", help="for a card that another run measures on")
     figures = "check a declared figure: sms, bandwidth, memory, capability; may be repeated"
     parser.add_argument("--declare", action="append", default=[], metavar="NAME=VALUE", help=figures)
     parser.add_argument("--card", metavar="NAME", help="whose figures are declared (default: the card here)")
@@ -46,11 +52,20 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _alone(command: Sequence[str], wait_s: float) -> Alone:
+    from functools import partial
+
+    from kdaprof.cli.alone import alone_on
+
+    return partial(alone_on, command=" ".join(command), wait_s=wait_s)
+
+
 def run(argv: Sequence[str]) -> int:
     """Examine, print; 5 when a check fails."""
     args = build_parser().parse_args(argv)
     if args.measure and args.quick:
         raise UsageError("--measure and --quick: a ceiling is not measured in a hurry")
+    check_wait(args.wait)
 
     from kdaprof.doctor.declared import parse_declared
     from kdaprof.doctor.examine import examine
@@ -62,7 +77,7 @@ def run(argv: Sequence[str]) -> int:
     declared = parse_declared(args.card, args.declare)
     command = ("kdaprof", "doctor", *argv)
     stored = None if args.run is None else read_run(args.run).record
-    machine = gather(argv=command, watch=not args.quick, measure=args.measure)
+    machine = gather(argv=command, watch=not args.quick, measure=_alone(command, args.wait) if args.measure else None)
     if stored is not None:
         machine = with_stored(machine, stored)
     checks = examine(machine, declared)

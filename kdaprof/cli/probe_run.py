@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from kdaprof.analysis.derive import derive
 from kdaprof.analysis.recompute import load_raw
+from kdaprof.cli.alone import alone_on, card_of
 from kdaprof.cli.console import err_console, out_console, print_json
 from kdaprof.cli.standing import record_finished
 from kdaprof.errors import Exit
-from kdaprof.instruments.clock import MonotonicClock
 from kdaprof.instruments.cuda_device import open_device
-from kdaprof.instruments.device import Device
-from kdaprof.instruments.lock import card_lock
 from kdaprof.probe.plan import Request
 from kdaprof.probe.real import real_lab
 from kdaprof.probe.session import run_probe
@@ -84,7 +80,8 @@ def measure_and_store(request: Request | StepRequest, *, wait_s: float = 0.0, st
 
         request = replace(request, target_parts=target_phases(request.target, where))
     plan = request.plan(where)
-    with _alone_on(device, request, wait_s) as notes:
+    command = " ".join(request.command[:2] if request.anonymous else request.command)
+    with alone_on(card_of(device), command=command, wait_s=wait_s) as notes:
         outcome = run_probe(plan, real_lab(plan, BarProgress(err_console())))
     if notes:
         RunWriter(outcome.path).put_record(replace(outcome.record, notes=(*outcome.record.notes, *notes)))
@@ -97,25 +94,6 @@ def measure_and_store(request: Request | StepRequest, *, wait_s: float = 0.0, st
     record_finished(outcome.path, store)
     code = _exit_code(raw.record, interrupted=outcome.interrupted)
     return Stored(path=outcome.path, record=raw.record, results=results, code=code)
-
-
-@contextmanager
-def _alone_on(device: Device, request: Request | StepRequest, wait_s: float) -> Iterator[tuple[str, ...]]:
-    """Hold the card's lock for the whole run, its children included; notes on how it was had."""
-    card = device.traits.pci_bus_id
-    if device.kind == "cpu" or card is None:
-        yield ()
-        return
-    told = err_console()
-    command = " ".join(request.command[:2] if request.anonymous else request.command)
-    with card_lock(card, wait_s=wait_s, clock=MonotonicClock(), command=command, waiting=told.print) as held:
-        if held.missing is not None:
-            told.print(f"kdaprof: {held.missing}", soft_wrap=True)
-            yield ("the card was not locked: another kdaprof run on it would not have been kept off",)
-        elif held.waited_ns > 1_000_000_000:
-            yield (f"waited {held.waited_ns / 1e9:.0f} s for another run on the card to end",)
-        else:
-            yield ()
 
 
 def _exit_code(record: RunRecord, *, interrupted: bool) -> Exit:

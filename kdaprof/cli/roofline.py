@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kdaprof.cli.parser import VerbParser, check_ours
+from kdaprof.cli.parser import VerbParser, check_ours, check_wait
 from kdaprof.cli.standing import add_store_flag, store_of
 from kdaprof.errors import Exit, UsageError
 
@@ -34,7 +34,7 @@ examples:
 A floor is max(FLOP / rate, bytes / bandwidth). A declared ceiling gives figures in parentheses, which may not be
 quoted (Q11). Without a card and with nothing declared the floors are missing; bytes and FLOP are not.
 
-exit codes: 0 ok · 1 the run cannot be read · 2 usage"""
+exit codes: 0 ok · 1 the run cannot be read · 2 usage · 5 another run measures on the card"""
 
 _SHAPE = "10,512,12,64,64"
 _CHUNK = 16
@@ -72,6 +72,7 @@ def build_parser() -> argparse.ArgumentParser:
     under.add_argument("--bandwidth", type=float, metavar="B/s", help="declare the memory's, read + written")
     under.add_argument("--rate", type=float, metavar="FLOP/s", help="declare the rate of every path's products")
     under.add_argument("--sms", type=int, metavar="N", help="declare the number of multiprocessors")
+    under.add_argument("--wait", type=float, default=0.0, metavar="S", help="for a card that another run measures on")
     under.add_argument("--no-measure", action="store_true", help="measure nothing, also where there is a card")
     where = parser.add_argument_group("where it goes")
     where.add_argument("--tensors", action="store_true", help="list every tensor with shape, dtype and bytes")
@@ -119,6 +120,7 @@ def _check(args: argparse.Namespace) -> None:
     if args.dtype is not None and args.dtype not in DTYPES:
         raise UsageError(f"--dtype {args.dtype!r} is unknown; known: {', '.join(DTYPES)}")
     _names("--phases", args.phases, PHASES)
+    check_wait(args.wait)
     if args.svg is not None:
         from kdaprof.runs.atomic import check_file
 
@@ -200,7 +202,7 @@ def _subject(args: argparse.Namespace) -> _Subject:
 
 
 def _card_here(args: argparse.Namespace) -> _Card:
-    """Measure what was not declared, where there is a card."""
+    """Measure what was not declared, where there is a card. Errors: CardInUseError while another run measures on it."""
     if args.no_measure:
         return _Card(missing="--no-measure was given; declare them: --bandwidth B/s --rate FLOP/s")
     if args.bandwidth is not None and args.rate is not None:
@@ -213,13 +215,15 @@ def _card_here(args: argparse.Namespace) -> _Card:
     if not torch.cuda.is_available():
         return _Card(missing=f"no CUDA device here to measure them on; {declare}")
 
+    from kdaprof.cli.alone import alone_on, card_of
     from kdaprof.instruments.clock import MonotonicClock
     from kdaprof.instruments.cuda_device import open_device
     from kdaprof.probe.ceilings import measure_ceilings
     from kdaprof.probe.launch_costs import measure_launch_costs
 
     device, clock = open_device(), MonotonicClock()
-    ceilings = (*measure_ceilings(device, clock), *measure_launch_costs(device, clock))
+    with alone_on(card_of(device), command="kdaprof roofline", wait_s=args.wait):
+        ceilings = (*measure_ceilings(device, clock), *measure_launch_costs(device, clock))
     traits = device.traits
     return _Card(ceilings=ceilings, sms=traits.sm_count if traits else None, name=traits.name if traits else None)
 

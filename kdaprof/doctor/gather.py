@@ -9,6 +9,7 @@ import shutil
 import sys
 import sysconfig
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
@@ -43,39 +44,49 @@ _CAP_SYS_PTRACE, _CAP_SYS_ADMIN = 19, 21
 _HEAD = 64
 
 
-def gather(*, argv: tuple[str, ...], root: Path = Path("/"), watch: bool = True, measure: bool = False) -> Machine:
-    """The machine here. `watch`: look at the card for a second; `measure`: take its ceilings (seconds on a GPU)."""
+Alone = Callable[[str | None], AbstractContextManager[object]]
+"""Keeps the card of that PCI id to us while the block lasts; None: there is no card."""
+
+
+def gather(
+    *, argv: tuple[str, ...], root: Path = Path("/"), watch: bool = True, measure: Alone | None = None
+) -> Machine:
+    """The machine here. `watch`: look at the card for a second; `measure`: take its ceilings too (seconds on a GPU).
+
+    Errors: what `measure` raises where it cannot keep the card to us.
+    """
     errors = _import_errors()
     torch = None if "torch" in errors or find_spec("torch") is None else importlib.import_module("torch")
     traits, device_missing = _device(torch)
     nvml = open_nvml()
     try:
-        cards, lost = _cards(nvml, traits)
-        capabilities = _capabilities(root)
-        return Machine(
-            environment=environment.collect(
-                argv=argv, device=traits, device_missing=device_missing, nvml=nvml, root=root
-            ),
-            packages=_packages(),
-            import_errors=errors,
-            torch_triton=_triton_of_torch(),
-            nvml_missing=nvml.missing,
-            cards=cards,
-            cards_lost=lost,
-            device_missing=device_missing,
-            cupti_conflict=cupti.conflict(uses_cupti=True),
-            cupti_in_torch=None if torch is None else _records_device(torch),
-            nvtx_missing=open_ranges().missing,
-            tools=_tools(),
-            ptrace_scope=_number(root / "proc/sys/kernel/yama/ptrace_scope"),
-            ptrace_capability=bool(capabilities >> _CAP_SYS_PTRACE & 1),
-            is_admin=bool(capabilities >> _CAP_SYS_ADMIN & 1),
-            counters_restricted=_counters_restricted(root),
-            paths=_paths(torch, "cuda" if traits else "cpu"),
-            attention=_attention(torch) if traits else (),
-            conditions=_conditions(nvml, traits, root, watch),
-            ceilings=_ceilings() if measure and traits else (),
-        )
+        with nullcontext() if measure is None else measure(traits.pci_bus_id if traits else None):
+            cards, lost = _cards(nvml, traits)
+            capabilities = _capabilities(root)
+            return Machine(
+                environment=environment.collect(
+                    argv=argv, device=traits, device_missing=device_missing, nvml=nvml, root=root
+                ),
+                packages=_packages(),
+                import_errors=errors,
+                torch_triton=_triton_of_torch(),
+                nvml_missing=nvml.missing,
+                cards=cards,
+                cards_lost=lost,
+                device_missing=device_missing,
+                cupti_conflict=cupti.conflict(uses_cupti=True),
+                cupti_in_torch=None if torch is None else _records_device(torch),
+                nvtx_missing=open_ranges().missing,
+                tools=_tools(),
+                ptrace_scope=_number(root / "proc/sys/kernel/yama/ptrace_scope"),
+                ptrace_capability=bool(capabilities >> _CAP_SYS_PTRACE & 1),
+                is_admin=bool(capabilities >> _CAP_SYS_ADMIN & 1),
+                counters_restricted=_counters_restricted(root),
+                paths=_paths(torch, "cuda" if traits else "cpu"),
+                attention=_attention(torch) if traits else (),
+                conditions=_conditions(nvml, traits, root, watch),
+                ceilings=_ceilings() if measure and traits else (),
+            )
     finally:
         if nvml.value is not None:
             nvml.value.close()

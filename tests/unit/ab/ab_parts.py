@@ -15,6 +15,7 @@ from kdaprof.analysis.ab.contract import Contract, Shape
 from kdaprof.analysis.ab.evidence import ShapeEvidence, SideEvidence, Summary
 from kdaprof.analysis.ab.reading import parse_contract
 from kdaprof.analysis.recompute import recompute
+from kdaprof.instruments.device import Device
 from kdaprof.probe.ab.messages import Answer, Ask, Start
 from kdaprof.probe.ab.order import Hands, Order
 from kdaprof.probe.ab.process import run_command
@@ -57,7 +58,8 @@ def known(median_ns: float) -> SideEvidence:
 
 
 class PaperMachine:
-    def __init__(self) -> None:
+    def __init__(self, device: Device | None = None) -> None:
+        self.device = device
         self.looks = 0
 
     def environment(self, command: Sequence[str]) -> Environment:
