@@ -21,10 +21,9 @@ def findings(scene: Scene) -> list[str]:
     """Each finding with its numbers, its threshold and the next step."""
     if not scene.results.findings:
         return ["None."]
-    names = {cell.record.id: scene.naming.name(cell.key, mode=True) for cell in scene.cells}
     lines: list[str] = []
     for finding in scene.results.findings:
-        lines += _finding(finding, place_of(finding, names))
+        lines += _finding(finding, place_of(finding, scene))
     return lines
 
 

@@ -231,7 +231,7 @@ def _show_findings(console: Console, scene: Scene) -> None:
     for (severity, kind), found in kinds.items():
         for i, finding in enumerate(found):
             if i == 0 or severity != "info":
-                _show_finding(console, finding, place_of(finding, names), full=i == 0 or severity == "error")
+                _show_finding(console, finding, place_of(finding, scene), full=i == 0 or severity == "error")
         if severity == "info" and len(found) > 1:
             places = short_list(names.get(f.cell or "", f.cell or "the run") for f in found[1:])
             _paragraph(console, Text(f"{kind} also: {places} (numbers in the report)", style="dim"), indent=4)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from kdaprof.analysis.verdict import PARTIAL, sentence
 from kdaprof.report.html.grids import plain_grid, row_id
@@ -12,6 +12,7 @@ from kdaprof.report.machine import conditions_table, judged
 from kdaprof.report.named import named_values
 from kdaprof.report.pairs import Cell
 from kdaprof.report.places import place_of
+from kdaprof.report.scene import Scene
 from kdaprof.report.trouble import troubles
 from kdaprof.runs.facts import Fact
 from kdaprof.runs.results import Finding
@@ -95,22 +96,21 @@ def findings(subject: Subject) -> Section | None:
     scene = subject.scene
     if not scene.results.findings:
         return None
-    names = {cell.record.id: scene.naming.name(cell.key, mode=True) for cell in scene.cells}
     order = list(_SEVERITY_TONE)
     kinds: dict[tuple[str, str, str], list[Finding]] = {}
     for finding in sorted(scene.results.findings, key=lambda one: order.index(one.severity)):
         kinds.setdefault((finding.severity, finding.id, finding.next), []).append(finding)
-    items = tuple(_item(found, names) for found in kinds.values())
+    items = tuple(_item(found, scene) for found in kinds.values())
     return Section("findings", "Findings", (Items(items),), "Diagnoses, each with its numbers and what to do.")
 
 
-def _item(found: Sequence[Finding], names: Mapping[str, str]) -> Item:
+def _item(found: Sequence[Finding], scene: Scene) -> Item:
     """Findings of one kind with one remedy: what each says, the remedy once, the numbers folded away."""
     first = found[0]
     more = [f"next: {first.next}"] if first.next else []
     told = []
     for finding in found:
-        place = place_of(finding, names)
+        place = place_of(finding, scene)
         parts = [named_values(finding.evidence)] if finding.evidence else []
         parts += [f"threshold {named_values(finding.threshold)}"] if finding.threshold else []
         told.append((f"{place}: {finding.text}" if place else finding.text, "; ".join(parts)))
