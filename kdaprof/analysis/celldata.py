@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kdaprof.analysis.recordings import EMPTY, Recording, read_loop, read_recording
-from kdaprof.analysis.view import RawRun, WarmUp
+from kdaprof.analysis.view import RawRun, WarmUp, steady_of
 from kdaprof.analysis.warmup import find_warmup
 from kdaprof.runs.record import CellRecord, Observed, RunRecord
 from kdaprof.runs.samples import Sample
@@ -52,10 +52,8 @@ class CellData:
         return tuple(sample for sample in self.samples if sample.repeat == repeat)
 
     def steady(self) -> tuple[Sample, ...]:
-        """Unprofiled samples of the rounds, from the steady segment on; of the whole series without rounds there."""
-        start = self.warmup.steady_from
-        steady = [s for s in self.of("unprofiled") if start is None or s.index >= start]
-        return tuple(s for s in steady if s.round >= 0) or tuple(steady)
+        """What the cell's times are taken from: see `steady_of`."""
+        return steady_of(self.samples, self.warmup)
 
 
 def gather(raw: RawRun, cell: CellRecord) -> CellData:

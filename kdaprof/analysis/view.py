@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from kdaprof.runs.facts import Fact
@@ -41,6 +41,16 @@ class WarmUp:
     """Median wall of the last half of the series: the level that everything else is judged against."""
 
 
+def steady_of(samples: Iterable[Sample], warmup: WarmUp) -> tuple[Sample, ...]:
+    """Unprofiled samples of the rounds, from the steady segment on; of the whole series without rounds there.
+
+    Without a steady segment they are all of them (rule Q01 then refuses).
+    """
+    start = warmup.steady_from
+    steady = [s for s in samples if s.repeat == "unprofiled" and (start is None or s.index >= start)]
+    return tuple(s for s in steady if s.round >= 0) or tuple(steady)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelRow:
     """One kernel of a cell: calls and device time of one execution (medians over the profiled repeats)."""
@@ -69,6 +79,5 @@ class CellView:
         return tuple(sample for sample in self.samples if sample.repeat == repeat)
 
     def steady(self) -> tuple[Sample, ...]:
-        """Unprofiled samples of the steady segment; all of them when there is none (rule Q01 then refuses)."""
-        start = self.warmup.steady_from
-        return tuple(s for s in self.of("unprofiled") if start is None or s.index >= start)
+        """What the cell's times are taken from: see `steady_of`."""
+        return steady_of(self.samples, self.warmup)

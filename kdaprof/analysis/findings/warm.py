@@ -35,19 +35,20 @@ def not_warm(views: Sequence[CellView]) -> Iterator[Finding]:
 def spikes(views: Sequence[CellView]) -> Iterator[Finding]:
     """Samples of the steady part that stand far above it: re-tuning, collections, a preempted host."""
     for view in views:
-        start, steady = view.warmup.steady_from, len(view.steady())
-        count = len(view.warmup.spikes)
-        if not on_card(view) or start is None or not steady or count <= SPIKE_SHARE_MAX * steady:
+        steady = {sample.index for sample in view.steady()}
+        found = [index for index in view.warmup.spikes if index in steady]
+        if not on_card(view) or view.warmup.steady_from is None or len(found) <= SPIKE_SHARE_MAX * len(steady):
             continue
         yield Finding(
             id="spikes-in-steady-part",
             severity="info",
             cell=view.cell.id,
             text=(
-                f"{name_of(view)}: {count} of {steady} steady samples ({format_fraction(count / steady)}) stand far "
-                "above the rest: re-tuning, a collection, or a preempted host"
+                f"{name_of(view)}: {len(found)} of {len(steady)} steady samples "
+                f"({format_fraction(len(found) / len(steady))}) stand far above the rest: re-tuning, a collection, or "
+                "a preempted host"
             ),
-            evidence={"spikes": count, "steady_samples": steady, "first_index": view.warmup.spikes[0]},
+            evidence={"spikes": len(found), "steady_samples": len(steady), "first_index": found[0]},
             threshold={"spike_share_max": SPIKE_SHARE_MAX},
             next="Look at the samples by index: regular spikes are re-tuning (a changing shape), lone ones the host.",
         )

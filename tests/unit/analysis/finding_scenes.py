@@ -265,9 +265,15 @@ SCENES: dict[str, tuple[FindingScene, ...]] = {
             alone(g.resampled(reserved_bytes=lambda i: i << 21)),
             alone(g.resampled(reserved_bytes=lambda i: 1 << 21)),
         ),
+        FindingScene(
+            "while the rounds ran",
+            alone(g.resampled(reserved_bytes=lambda i: min(i, 6) << 21)),
+            alone(g.resampled(reserved_bytes=lambda i: min(i, 5) << 21)),
+        ),
     ),
     "spikes-in-steady-part": (
-        FindingScene("three of 104", alone(warm(spikes=(10, 20, 30))), alone(warm(spikes=(10, 20)))),
+        FindingScene("three of 100", alone(warm(spikes=(10, 20, 30))), alone(warm(spikes=(10, 20)))),
+        FindingScene("in the rounds", alone(warm(spikes=(3, 10, 20, 30))), alone(warm(spikes=(3, 4, 10, 20)))),
     ),
     "capture-failed": (
         FindingScene(

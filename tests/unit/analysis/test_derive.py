@@ -8,6 +8,7 @@ import pytest
 import scenes
 from scenes import US, Kernel, Scene
 
+from kdaprof.analysis.celldata import gather
 from kdaprof.analysis.derive import backward_seen, derive, judged_views
 from kdaprof.analysis.view import KernelRow, RawRun
 from kdaprof.runs.codec import dumps, to_json
@@ -129,6 +130,17 @@ def test_views_carry_warm_up_kernels_and_judged_figures() -> None:
     assert (view.kernels[0].calls, view.kernels[0].busy_ns) == (1, 70 * US)
     assert view.extra == {"spikes": 0, "steady_samples": 100, "cold_samples": 1, "first_wall_ns": 4_000_000}
     assert view.backward_kernels_seen is None
+
+
+def test_figures_and_rules_take_the_same_samples() -> None:
+    raw = scenes.raw(scenes.scene())
+    data, view = gather(raw, raw.record.cells[0]), judged_views(raw)[0]
+    assert {sample.round for sample in view.steady()} == set(range(5))
+    assert len(view.steady()) == view.facts["wall_ns"].n
+    # What has no rounds, a running loop, has its warm-up by the steady segment alone.
+    alone = tuple(replace(sample, round=-1) for sample in data.samples)
+    assert replace(view, samples=alone).steady() == replace(data, samples=alone).steady()
+    assert [sample.index for sample in replace(view, samples=alone).steady()] == list(range(1, 105))
 
 
 def rows(*calls: int, name: str = "gemm") -> tuple[KernelRow, ...]:
