@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 from kdaprof.errors import Exit
+from kdaprof.signals import signals_to
 
 
 @contextmanager
@@ -21,12 +22,8 @@ def stoppable() -> Iterator[None]:
         signal.signal(signal.SIGTERM, _leave)
         raise KeyboardInterrupt
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
+    with signals_to({signal.SIGINT: stop, signal.SIGTERM: stop}):
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _leave(_number: int, _frame: FrameType | None) -> None:

@@ -15,6 +15,7 @@ from kdaprof.analysis.trace.devices import TraceReport
 from kdaprof.analysis.trace.ranks import RankInput, RankRow, check_ranks, rank_of, rank_table
 from kdaprof.analysis.trace.report import Scope, analyse
 from kdaprof.errors import BadFileError, UnavailableError
+from kdaprof.signals import signals_to
 from kdaprof.timeline.load import SUFFIXES, load
 
 
@@ -75,11 +76,10 @@ def _interrupts_held() -> Iterator[None]:
         return
     came: list[int] = []
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    handler = signal.signal(signal.SIGINT, lambda number, _frame: came.append(number))
     try:
-        yield
+        with signals_to({signal.SIGINT: lambda number, _frame: came.append(number)}):
+            yield
     finally:
-        signal.signal(signal.SIGINT, handler)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         if came:
             signal.raise_signal(signal.SIGINT)

@@ -13,6 +13,7 @@ from types import FrameType
 from typing import IO
 
 from kdaprof.errors import UsageError
+from kdaprof.signals import signals_to
 
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 _ASKS_TO_END = frozenset({signal.SIGINT, signal.SIGTERM})
@@ -74,12 +75,8 @@ def handled(handle: Callable[[int], None]) -> Iterator[None]:
 
     # What nohup has us ignore stays ignored.
     taking = [number for number in FORWARDED if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN]
-    before = {number: signal.signal(number, taken) for number in taking}
-    try:
+    with signals_to(dict.fromkeys(taking, taken)):
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def in_terminal() -> bool:
