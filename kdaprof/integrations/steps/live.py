@@ -64,20 +64,26 @@ class LiveMeter:
 
 
 def since(before: Counters, now: Counters) -> dict[str, PathCount]:
-    """Calls of each path between two readings; a counter that was reset in between counts from 0."""
-    found = {}
-    for path, count in now.paths:
-        old = dict(before.paths).get(path, PathCount(0, 0))
-        fwd = count.fwd - old.fwd if count.fwd >= old.fwd else count.fwd
-        bwd = count.bwd - old.bwd if count.bwd >= old.bwd else count.bwd
-        found[path] = PathCount(fwd, bwd)
-    return found
+    """Calls of each path between two readings, also of one that was not called; counted as `_grown` says."""
+    old = dict(before.paths)
+    none = PathCount(0, 0)
+    return {
+        path: PathCount(_grown(old.get(path, none).fwd, count.fwd), _grown(old.get(path, none).bwd, count.bwd))
+        for path, count in now.paths
+    }
 
 
 def traced_since(before: Mapping[str, int], now: Mapping[str, int]) -> dict[str, int]:
-    """How often each path was traced between two readings, counted as `since` does; none that was not."""
-    new = {path: n - before.get(path, 0) if n >= before.get(path, 0) else n for path, n in now.items()}
-    return {path: n for path, n in new.items() if n}
+    """How often each path was traced between two readings, counted as `_grown` says; none that was not.
+
+    Apart from `since`: a call has two directions, a tracing none, and what was not traced is nothing to speak of.
+    """
+    return {path: n for path, count in now.items() if (n := _grown(before.get(path, 0), count))}
+
+
+def _grown(before: int, now: int) -> int:
+    """By how much a counter grew; one that was reset in between counts from 0."""
+    return now - before if now >= before else now
 
 
 def gate_text(before: Counters, now: Counters, traced: Collection[str] = ()) -> str:
