@@ -49,6 +49,11 @@ def differences(stored: RunResults, again: RunResults, rel_tol: float = REL_TOL)
     return tuple(_differences(stored, again, rel_tol))
 
 
+def tree_differences(name: str, stored: object, again: object, rel_tol: float = REL_TOL) -> tuple[str, ...]:
+    """What differs between two JSON documents called `name`, a line each; () when nothing does."""
+    return tuple(_tree(name, stored, again, rel_tol))
+
+
 def _differences(stored: RunResults, again: RunResults, rel_tol: float) -> Iterator[str]:
     if stored.run != again.run:
         yield f"run: {stored.run} stored, {again.run} recomputed"

@@ -5,22 +5,19 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from itertools import groupby, zip_longest
+from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 from kdaprof.cli.parser import VerbParser
+from kdaprof.cli.report_stored import Shown, check, write
 from kdaprof.cli.standing import add_store_flag, as_it_stands, store_of
 from kdaprof.errors import BadFileError, Exit, UsageError
 
 if TYPE_CHECKING:
     from kdaprof.analysis.loop_ranks import LoopRank
-    from kdaprof.analysis.view import RawRun
-    from kdaprof.runs.record import RunRecord
-    from kdaprof.runs.results import RunResults
 
 EXAMPLES = """\
 examples:
@@ -39,28 +36,12 @@ examples:
   kdaprof report reports/*/ --check
       does every stored figure still follow from its samples? exit 3 names those that do not
   kdaprof report reports/h200-kda --write
-      store what this version derives from the same samples: facts, findings, report.md
+      store what this version derives from the same samples: facts, findings, report.md; of a sweep its files, too
 
 exit codes: 0 ok · 1 a run cannot be read · 2 usage · 3 --check found a difference"""
 
 _RANK_FOLDER = re.compile(r"rank\d+")
 PAGE = "report.html"
-_FIGURES_NAMED = 20
-_WIDEST = 400
-
-
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """A stored run with what follows from it."""
-
-    path: Path
-    raw: RawRun
-    results: RunResults
-
-    @property
-    def record(self) -> RunRecord:
-        """run.json."""
-        return self.raw.record
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -91,7 +72,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--write",
         action="store_true",
-        help="put the recomputed facts, findings and report.md into each run, in place of those stored there",
+        help="put the recomputed facts, findings and report.md (and sweep.json, .md, .svg) into each run, in place of "
+        "those stored there",
     )
     add_store_flag(parser)
     return parser
@@ -105,12 +87,12 @@ def run(argv: Sequence[str]) -> int:
     folders = [folder for run_path in args.runs for folder in run_folders(run_path)]
     shown = [_recomputed(folder) for folder in folders]
     code = (
-        _check(shown, sys.stderr if args.json or args.md or args.html or args.tables else sys.stdout)
+        check(shown, sys.stderr if args.json or args.md or args.html or args.tables else sys.stdout)
         if args.check
         else Exit.OK
     )
     if args.write:
-        _write(shown)
+        write(shown)
     store = store_of(args)  # not before: what is checked and written follows from the samples alone
     shown = [replace(one, results=as_it_stands(one.raw, one.results, store)) for one in shown]
     if args.json:
@@ -149,8 +131,10 @@ def _recomputed(path: Path) -> Shown:
 
 
 def _print_tables(shown: Sequence[Shown]) -> None:
+    from kdaprof.analysis.step.sweep import sweep_of
     from kdaprof.cli.console import out_console
     from kdaprof.report.loop_ranks import show_ranks
+    from kdaprof.report.sweep_files import sweep_page
     from kdaprof.report.terminal import show_run
 
     console = out_console()
@@ -160,6 +144,9 @@ def _print_tables(shown: Sequence[Shown]) -> None:
     for i, one in enumerate(shown):
         if i:
             console.print()
+        sweep = sweep_of(one.record, one.results)
+        if sweep is not None:
+            console.print(sweep_page(one.record, sweep), soft_wrap=True)
         show_run(console, one.record, one.results, path=one.path)
 
 
@@ -218,48 +205,3 @@ def _print_json(shown: Sequence[Shown]) -> None:
         run_document(one.record, one.results, None if one.record.environment.cwd is None else one.path) for one in shown
     ]
     print_json(documents[0] if len(documents) == 1 else runs_document(documents))
-
-
-def _write(shown: Sequence[Shown]) -> None:
-    from kdaprof.report.markdown import render
-    from kdaprof.runs.store import RunWriter
-
-    for one in shown:
-        writer = RunWriter(one.path)
-        writer.put_results(one.results)
-        writer.put_report(render(one.record, one.results))
-
-
-def _check(shown: Sequence[Shown], stream: TextIO) -> Exit:
-    worst = Exit.OK
-    for one in shown:
-        path, results = one.path, one.results
-        found = _differences(one)
-        if not found:
-            facts = sum(len(cell.facts) for cell in results.cells)
-            print(f"{path}: {facts} figures and {len(results.findings)} findings follow from the samples", file=stream)
-            continue
-        worst = Exit.REGRESSION
-        for text in found[:_FIGURES_NAMED]:
-            print(f"{path}: {textwrap.shorten(text, _WIDEST, placeholder=' …')}", file=stream)
-        if len(found) > _FIGURES_NAMED:
-            print(f"{path}: and {len(found) - _FIGURES_NAMED} more differences", file=stream)
-    return worst
-
-
-def _differences(one: Shown) -> list[str]:
-    """What is stored and does not follow from the samples: figures, findings, and the page made of them."""
-    from kdaprof.analysis.recompute import differences
-    from kdaprof.report.markdown import render
-    from kdaprof.runs.store import REPORT_FILE, read_results
-
-    found = list(differences(read_results(one.path), one.results))
-    page = one.path / REPORT_FILE
-    if page.is_file() and not found:
-        stored, again = page.read_text(encoding="utf-8").splitlines(), render(one.record, one.results).splitlines()
-        found += [
-            f"{REPORT_FILE} line {number}: {old!r} stored, {new!r} recomputed"
-            for number, (old, new) in enumerate(zip_longest(stored, again), 1)
-            if old != new
-        ]
-    return found

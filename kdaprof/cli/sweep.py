@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from kdaprof.analysis.step.sweep import AXES
 from kdaprof.cli.parser import VerbParser, check_wait
 from kdaprof.cli.standing import add_store_flag, store_of
 from kdaprof.cli.stopping import stoppable
@@ -24,12 +25,12 @@ examples:
 
 A fit through fewer than four amounts of work, or whose fixed part may be 0, is shown and refused (Q12).
 A wall that a rule refuses enters no fit; without a GPU that is every one (Q08), and the exit code is 4.
-The run directory also holds sweep.json, sweep.md and sweep.svg; `kdaprof report DIR` shows its figures.
+The run directory also holds sweep.json, sweep.md and sweep.svg; `kdaprof report DIR` shows the sweep again, --check
+holds its files against the samples, --write makes them anew.
 
 exit codes: 0 ok · 1 a step failed · 2 usage · 4 no line: too few walls may enter a fit · 5 nothing can run here ·
 130 interrupted"""
 
-AXES = {"batch": "B", "seq": "T", "max_iter": "iters"}
 SWEEP_EFFORT = replace(STEP_EFFORT, rounds=5, samples=3, warmup=5, burst=2, profiled=3, profiled_full=0, util_seconds=0)
 
 
@@ -72,9 +73,8 @@ def run(argv: Sequence[str]) -> int:
     store = None if args.store is None else store_of(args)
     from kdaprof.cli.sweep_run import sweep_and_report
 
-    axes = tuple(AXES[axis] for axis in over)
     with stoppable():
-        return int(sweep_and_report(request, axes, as_json=args.json, wait_s=args.wait, store=store))
+        return int(sweep_and_report(request, as_json=args.json, wait_s=args.wait, store=store))
 
 
 def swept(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:

@@ -5,34 +5,30 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from kdaprof.analysis.step.fit import Fit, fits_of, points_of, turns_of
+from kdaprof.analysis.step.fit import Fit
+from kdaprof.analysis.step.sweep import sweep_of
 from kdaprof.cli.console import out_console, print_json
 from kdaprof.cli.probe_run import measure_and_store
 from kdaprof.errors import Exit
 from kdaprof.probe.step.plan import StepRequest
-from kdaprof.report.sweep import not_measured, sweep_document, sweep_markdown, sweep_svg
+from kdaprof.report.sweep import sweep_document
+from kdaprof.report.sweep_files import sweep_files, sweep_page
 from kdaprof.runs.atomic import write_text
-from kdaprof.runs.codec import dumps
 
 
-def sweep_and_report(
-    request: StepRequest, over: tuple[str, ...], *, as_json: bool, wait_s: float = 0.0, store: Path | None = None
-) -> Exit:
+def sweep_and_report(request: StepRequest, *, as_json: bool, wait_s: float = 0.0, store: Path | None = None) -> Exit:
     """Run the sweep; the run directory holds sweep.json, sweep.md and sweep.svg when this returns."""
     stored = measure_and_store(request, wait_s=wait_s, store=store)
-    points = points_of(stored.record, stored.results, over)
-    fits, turns = fits_of(stored.record.run, points), turns_of(points)
-    document = sweep_document(stored.record, over, points, fits, turns)
-    text = sweep_markdown(over, points, fits, turns, not_measured(stored.record))
-    write_text(stored.path / "sweep.json", dumps(document).decode())
-    write_text(stored.path / "sweep.md", text)
-    write_text(stored.path / "sweep.svg", sweep_svg(over, points, fits))
+    sweep = sweep_of(stored.record, stored.results)
+    assert sweep is not None  # the request is one
+    for name, text in sweep_files(stored.record, sweep).items():
+        write_text(stored.path / name, text)
     if as_json:
-        print_json(document)
+        print_json(sweep_document(stored.record, sweep.over, sweep.points, sweep.fits, sweep.turns))
     else:
-        out_console().print(text, soft_wrap=True)
+        out_console().print(sweep_page(stored.record, sweep), soft_wrap=True)
         out_console().print(f"run directory  {stored.path}", soft_wrap=True)
-    return ending(stored.code, fits)
+    return ending(stored.code, sweep.fits)
 
 
 def ending(code: Exit, fits: Sequence[Fit]) -> Exit:

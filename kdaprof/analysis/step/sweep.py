@@ -1,0 +1,45 @@
+"""A run as a sweep: which sizes its command swept, and what follows from its figures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kdaprof.analysis.step.fit import Fit, Point, Turn, fits_of, points_of, turns_of
+from kdaprof.runs.record import RunRecord
+from kdaprof.runs.results import RunResults
+
+AXES = {"batch": "B", "seq": "T", "max_iter": "iters"}
+"""What `--over` takes, and the axis of a cell's shape that it is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sweep:
+    """Points, lines and turns over the swept axes (`over`, as in cell ids)."""
+
+    over: tuple[str, ...]
+    points: tuple[Point, ...]
+    fits: tuple[Fit, ...]
+    turns: tuple[Turn, ...]
+
+
+def sweep_of(record: RunRecord, results: RunResults) -> Sweep | None:
+    """The sweep that a run is; None for a run of another command."""
+    over = swept_axes(record.command)
+    if not over:
+        return None
+    points = points_of(record, results, over)
+    return Sweep(over=over, points=points, fits=fits_of(record.run, points), turns=turns_of(points))
+
+
+def swept_axes(command: Sequence[str]) -> tuple[str, ...]:
+    """`kdaprof sweep --over batch=1,2 --over=seq=128,256` → `("B", "T")`; () for another command."""
+    if tuple(command[:2]) != ("kdaprof", "sweep"):
+        return ()
+    told = []
+    for word, after in zip(command, (*command[1:], ""), strict=True):
+        text = after if word == "--over" else word.removeprefix("--over=")
+        axis = AXES.get(text.partition("=")[0])
+        if word.startswith("--over") and axis is not None:
+            told.append(axis)
+    return tuple(told)
