@@ -1,6 +1,6 @@
 """What a watch of the GPU says, from its samples: a card's figures, percentiles, histogram, limits and processes.
 
-Pure functions over stored series. Fresh readings only: a repeat of the driver's same window is no observation.
+Pure functions over stored series. A repeat of the driver's same window is no observation, but time of the one before.
 """
 
 from __future__ import annotations
@@ -10,22 +10,26 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kdaprof.analysis.stats import quantile, summarise
+from kdaprof.analysis.stats import summarise
 from kdaprof.analysis.util_covered import covered, covered_fact
+from kdaprof.analysis.util_readings import (
+    Readings,
+    idle_share,
+    longest_idle_ns,
+    mean_fact,
+    median_fact,
+    quantiles,
+    readings_of,
+)
 from kdaprof.runs.facts import Fact, Missing, Unit, absent
 from kdaprof.runs.util import PROCESS_BYTES, PROCESS_UTIL, REASON_PREFIX, process_of
 from kdaprof.runs.util_file import FieldSeries, FloatArray, IntArray
 
-IDLE_AT_MOST = 0.05
-"""A reading up to this counts as idle."""
 PERCENTS = (1, 5, 10, 25, 50, 75, 90, 95, 99)
 BIN_EDGES = tuple(round(0.05 * edge, 2) for edge in range(21))
-# A gap of more than so many usual spacings between two readings says nothing of what lies in it.
-_GAP_SPACINGS = 3
 
 # fact → field, unit, what stands for the series
 _PLAIN: tuple[tuple[str, str, Unit, str], ...] = (
-    ("mem_util", "mem_util", "fraction", "mean"),
     ("power_w", "power_w", "W", "mean"),
     ("sm_clock_hz", "sm_clock_hz", "Hz", "median"),
     ("mem_clock_hz", "mem_clock_hz", "Hz", "median"),
@@ -50,7 +54,7 @@ Fields = Mapping[str, FieldSeries]
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """Readings a bin: bin i holds edges[i] < x ≤ edges[i + 1], the first bin 0 as well."""
+    """Readings a bin, shared out by time: bin i holds edges[i] < x ≤ edges[i + 1], the first bin 0 as well."""
 
     edges: tuple[float, ...]
     counts: tuple[int, ...]
@@ -93,25 +97,28 @@ def card_use(
     `began_ns` is when the watch began: what the first figure of a difference of counters covers.
     """
     why = absence or "never read"
-    t_ns, values, source = utilisation(fields)
+    seen, source = utilisation_readings(fields)
     facts: dict[str, Fact] = {}
     lost = _missing(fields.get("util"), "fraction", why)
-    if values.size:
-        facts |= _utilisation_facts(t_ns, values, source)
+    if seen.value.size:
+        facts |= _utilisation_facts(seen, source)
     else:
         facts |= dict.fromkeys(("util_mean", "util_p50", "util_idle_share"), lost)
         facts["longest_idle_s"] = absent("s", lost.missing or "failed", lost.detail or why)
+    memory = readings_of(fields.get("mem_util"))
+    busy_memory = mean_fact(memory, "fraction") if memory.value.size else None
+    facts["mem_util"] = busy_memory or _missing(fields.get("mem_util"), "fraction", why)
     for fact, field, unit, kind in _PLAIN:
         facts[fact] = _figure(fields.get(field), unit, kind, why)
     for fact, field, unit in _COVERED:
         facts[fact] = _covered(fields.get(field), unit, why, began_ns)
     facts["energy_j"] = _energy(fields, why)
     facts["limited_share"] = _figure(fields.get("limited"), "fraction", "mean", why)
-    ordered = sorted(values.tolist())
+    percentiles = quantiles(seen, [p / 100 for p in PERCENTS]) if seen.value.size else []
     return CardUse(
         facts=facts,
-        percentiles={f"p{p}": quantile(ordered, p / 100) for p in PERCENTS} if ordered else {},
-        histogram=histogram(values) if values.size else None,
+        percentiles={f"p{p}": value for p, value in zip(PERCENTS, percentiles, strict=False)},
+        histogram=histogram(seen) if seen.value.size else None,
         limits=_limits(fields),
         processes=_processes(fields, names),
     )
@@ -119,41 +126,27 @@ def card_use(
 
 def utilisation(fields: Fields) -> tuple[IntArray, FloatArray, str]:
     """Times, values and source of the finer series: what was polled, or the driver's own buffer."""
-    polled = fields["util"].fresh() if "util" in fields else (np.empty(0, np.int64), np.empty(0))
-    if "util_buffer" in fields:
-        buffered = fields["util_buffer"].fresh()
-        if buffered[1].size > polled[1].size:
-            return (*buffered, "the driver's own buffer, finer than the polling")
-    return (*polled, "polled readings")
+    seen, source = utilisation_readings(fields)
+    return seen.t_ns, seen.value, source
 
 
-def longest_idle_ns(t_ns: IntArray, values: FloatArray) -> int:
-    """The longest stretch of readings at ≤ 5 %: each stands for the time up to the next, the last for none.
-
-    A gap says nothing: it ends a stretch, and the reading before it stands for the usual spacing.
-    """
-    if t_ns.size == 0:
-        return 0
-    steps = np.diff(t_ns)
-    usual = int(np.median(steps)) if steps.size else 0
-    longest = current = 0
-    for i, value in enumerate(values.tolist()):
-        if value > IDLE_AT_MOST:
-            current = 0
-            continue
-        step = int(steps[i]) if i < steps.size else 0
-        gap = step > _GAP_SPACINGS * usual
-        current += usual if gap else step
-        longest = max(longest, current)
-        if gap:
-            current = 0
-    return longest
+def utilisation_readings(fields: Fields) -> tuple[Readings, str]:
+    """The same with the time that each reading stands for."""
+    polled, buffered = readings_of(fields.get("util")), readings_of(fields.get("util_buffer"))
+    if buffered.value.size > polled.value.size:
+        return buffered, "the driver's own buffer, finer than the polling"
+    return polled, "polled readings"
 
 
-def histogram(values: FloatArray) -> Histogram:
-    """Twenty bins of 5 points; the first is the share at ≤ 5 %."""
-    places = np.clip(np.ceil(np.round(values * 20, 9)).astype(int) - 1, 0, 19)
-    return Histogram(BIN_EDGES, tuple(int(count) for count in np.bincount(places, minlength=20)))
+def histogram(seen: Readings) -> Histogram:
+    """Twenty bins of 5 points, which share the readings out by time; the first is the share at ≤ 5 %."""
+    places = np.clip(np.ceil(np.round(seen.value * 20, 9)).astype(int) - 1, 0, 19)
+    total = seen.value.size
+    wanted = np.bincount(places, weights=seen.held_ns, minlength=20) / seen.held_ns.sum() * total
+    counts = np.floor(wanted).astype(int)
+    # Whole readings: those that are left go where the largest parts were cut off.
+    counts[np.argsort(counts - wanted, kind="stable")[: total - counts.sum()]] += 1
+    return Histogram(BIN_EDGES, tuple(counts.tolist()))
 
 
 def plain_fact(values: Sequence[float], unit: Unit, kind: str, detail: str | None = None) -> Fact:
@@ -173,22 +166,15 @@ def plain_fact(values: Sequence[float], unit: Unit, kind: str, detail: str | Non
     )
 
 
-def _utilisation_facts(t_ns: IntArray, values: FloatArray, source: str) -> dict[str, Fact]:
-    readings = values.tolist()
-    idle = sum(value <= IDLE_AT_MOST for value in readings)
+def _utilisation_facts(seen: Readings, source: str) -> dict[str, Fact]:
     return {
-        "util_mean": plain_fact(readings, "fraction", "mean", source),
-        "util_p50": plain_fact(readings, "fraction", "median", source),
-        "util_idle_share": Fact(
-            value=idle / len(readings),
-            unit="fraction",
-            n=len(readings),
-            detail=f"{idle} of {len(readings)} readings at ≤ 5 %",
-        ),
+        "util_mean": mean_fact(seen, "fraction", source),
+        "util_p50": median_fact(seen, "fraction", source),
+        "util_idle_share": idle_share(seen),
         "longest_idle_s": Fact(
-            value=longest_idle_ns(t_ns, values) / 1e9,
+            value=longest_idle_ns(seen) / 1e9,
             unit="s",
-            n=len(readings),
+            n=int(seen.value.size),
             provenance="derived",
             detail="longest stretch of readings at ≤ 5 %",
         ),

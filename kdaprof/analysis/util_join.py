@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kdaprof.analysis.util import IDLE_AT_MOST, Fields, plain_fact, utilisation
+from kdaprof.analysis.util import Fields, utilisation_readings
 from kdaprof.analysis.util_covered import covered, covered_inside
+from kdaprof.analysis.util_readings import idle_share, mean_fact
 from kdaprof.runs.cells import CellKey
 from kdaprof.runs.facts import Fact, absent
 from kdaprof.runs.record import RunRecord
@@ -109,14 +110,13 @@ def _settled(span: tuple[int, int]) -> tuple[int, int]:
 
 
 def _joined(fields: Fields, name: str, spans: list[tuple[int, int]], began_ns: int | None) -> Joined:
-    t_ns, values, source = utilisation(fields)
-    readings = values[inside(t_ns, [_settled(span) for span in spans])].tolist()
+    every, source = utilisation_readings(fields)
+    seen = every.only(inside(every.t_ns, [_settled(span) for span in spans]))
     none = absent("fraction", "not-applicable", "no reading lies in it")
     facts = {"util_mean": none, "util_idle_share": none}
-    if readings:
-        idle = sum(value <= IDLE_AT_MOST for value in readings)
-        facts["util_mean"] = plain_fact(readings, "fraction", "mean", source)
-        facts["util_idle_share"] = Fact(value=idle / len(readings), unit="fraction", n=len(readings))
+    if seen.value.size:
+        facts["util_mean"] = mean_fact(seen, "fraction", source)
+        facts["util_idle_share"] = idle_share(seen)
     for field in _JOINED:
         if field in fields:
             facts[field] = covered_inside(covered(fields[field], began_ns), spans, "fraction")

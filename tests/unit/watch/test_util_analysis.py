@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from watch_parts import S, series
 
-from kdaprof.analysis.util import BIN_EDGES, card_use, histogram, longest_idle_ns
+from kdaprof.analysis.util import BIN_EDGES, card_use, histogram
 from kdaprof.analysis.util_document import CardView, WatchView
 from kdaprof.analysis.util_join import busy_shares, inside, intervals_of, join
+from kdaprof.analysis.util_readings import longest_idle_ns, readings_of
 from kdaprof.report.gpu_util import markdown, terminal_lines
 from kdaprof.report.gpu_util_picture import picture
 from kdaprof.runs.samples import Sample
@@ -44,10 +45,14 @@ def test_missing_is_never_zero() -> None:
     assert use.percentiles == {}
 
 
-def test_stale_repeats_are_not_counted() -> None:
+def test_stale_repeats_are_time_and_no_observations() -> None:
     repeated = series([0.0, 0.0, 0.0, 1.0])
     repeated.stale[1:3] = True
-    assert card_use({"util": repeated}, names={}).facts["util_mean"].value == 0.5
+    mean = card_use({"util": repeated}, names={}).facts["util_mean"]
+    assert (mean.value, mean.n) == (
+        0.25,
+        2,
+    )  # two observations, one of them three times as long
 
 
 def test_the_finer_of_polling_and_buffer_speaks() -> None:
@@ -69,15 +74,15 @@ def test_energy_is_the_counters_and_else_the_integral_of_power() -> None:
 
 
 def test_a_gap_ends_an_idle_stretch() -> None:
-    t = np.array([0, 1, 2, 3, 20, 21], np.int64) * S
-    assert longest_idle_ns(t, np.zeros(6)) == 4 * S
-    assert longest_idle_ns(t[:4], np.array([0.0, 0.05, 0.9, 0.0])) == 2 * S
-    assert longest_idle_ns(t[:0], np.zeros(0)) == 0
+    apart = replace(series([0.0] * 6), t_ns=np.array([0, 1, 2, 3, 20, 21], np.int64) * S)
+    assert longest_idle_ns(readings_of(apart)) == 4 * S
+    assert longest_idle_ns(readings_of(series([0.0, 0.05, 0.9, 0.0], step_ns=S))) == 2 * S
+    assert longest_idle_ns(readings_of(None)) == 0
 
 
 @given(st.lists(st.integers(0, 100), min_size=1, max_size=300))
 def test_every_reading_is_in_the_bin_that_says_so(percents: list[int]) -> None:
-    found = histogram(np.array(percents) / 100)
+    found = histogram(readings_of(series([percent / 100 for percent in percents])))
     assert sum(found.counts) == len(percents)
     for i, count in enumerate(found.counts):
         low, high = round(100 * BIN_EDGES[i]), round(100 * BIN_EDGES[i + 1])
