@@ -16,12 +16,15 @@ from kdaprof.analysis.recompute import recompute
 from kdaprof.cli.alone import alone_on, card_of
 from kdaprof.cli.console import err_console
 from kdaprof.cli.stopping import stoppable
+from kdaprof.errors import UsageError
 from kdaprof.probe.ab.experiment import run_experiment
 from kdaprof.probe.ab.machine import Machine, this_machine
 from kdaprof.probe.ab.order import Hands, Order
 from kdaprof.probe.ab.path_runs import RUNS_FOLDER, evidence_of_run, path_request
 from kdaprof.probe.ab.process import run_command
 from kdaprof.probe.ab.target import worker
+from kdaprof.probe.ab.target_call import is_target
+from kdaprof.probe.ab.worktrees import commit_of
 from kdaprof.report.ab import experiment_markdown
 from kdaprof.report.progress import Silent
 from kdaprof.runs.atomic import write_bytes, write_text
@@ -60,9 +63,7 @@ def measured(
         store=store,
         command=tuple(command),
     )
-    if contract.kind == "paths":
-        for shape in contract.shapes:
-            path_request(order, shape)  # refused before the folder is made
+    _check_sides(order)
     machine = this_machine(contract.measure.device)
     with alone_on(card_of(machine.device), command=" ".join(command), wait_s=wait_s):
         return _measured(order, machine, path, force=force)
@@ -90,6 +91,19 @@ def _measured(order: Order, machine: Machine, path: Path, *, force: bool) -> Res
     write_text(folder / REPORT_FILE, experiment_markdown(result))
     err_console().print(f"results in {folder}", soft_wrap=True)
     return result
+
+
+def _check_sides(order: Order) -> None:
+    """Raise UsageError for sides that are none, before the folder is made, or what is in it makes way."""
+    contract = order.contract
+    if contract.kind == "paths":
+        for shape in contract.shapes:
+            path_request(order, shape)
+    for name in order.sides:
+        if contract.kind == "targets" and not is_target(name):
+            raise UsageError(f'{name!r}: a side of kind "targets" is a package.module:make_step')
+        if contract.repository is not None:
+            commit_of((order.folder / contract.repository.path).resolve(), name)
 
 
 def _forget_older(order: Order) -> None:

@@ -19,7 +19,7 @@ import pytest
 import torch
 
 sys.path.append(str(Path(__file__).parents[1] / "unit" / "ab"))
-from ab_parts import GATE, HEAD, REPOSITORY, REVISIONS, SHAPES, PaperMachine
+from ab_parts import GATE, HEAD, SHAPES, TARGETS, PaperMachine
 
 from kdaprof.cli import ab_run
 from kdaprof.cli.main import main
@@ -69,7 +69,7 @@ def arrange(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Arrange:
 
         if verb == "ab":
             monkeypatch.chdir(tmp_path)
-            Path("contract.toml").write_text(HEAD + REVISIONS + SHAPES + GATE + REPOSITORY)
+            Path("contract.toml").write_text(HEAD + TARGETS + SHAPES + GATE)
             device = FakeDevice() if card else CpuDevice()
             monkeypatch.setattr(ab_run, "this_machine", lambda _: PaperMachine(device))
 

@@ -15,7 +15,7 @@ import pytest
 from fake_driver import machine
 
 sys.path.append(str(Path(__file__).parents[1] / "unit" / "ab"))
-from ab_parts import GATE, HEAD, REPOSITORY, REVISIONS, SHAPES, PaperMachine, git, repository
+from ab_parts import GATE, HEAD, REPOSITORY, REVISIONS, SHAPES, TARGETS, PaperMachine, git, repository
 
 from kdaprof.cli import ab_run, roofline
 from kdaprof.cli.main import main
@@ -165,6 +165,20 @@ def test_a_killed_experiment_leaves_nothing_that_passes_for_it(experiment: Path)
     assert names(experiment) - logs == {"contract.toml", "notes.txt"}
     assert len(logs) == 1  # of the side that went first
     assert "older" not in (experiment / logs.pop()).read_text()
+
+
+@pytest.mark.parametrize("kind", ["revisions", "targets"])
+def test_a_mistyped_side_costs_no_older_experiment(
+    kind: str, experiment: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    repository(experiment.parent / "repo")
+    body = REVISIONS + SHAPES + GATE + REPOSITORY if kind == "revisions" else TARGETS + SHAPES + GATE
+    Path("contract.toml").write_text(HEAD + body)
+    assert main(["ab", "contract.toml", "--cand", "tow", "--out", "out", "--force"]) == Exit.USAGE
+    err = capsys.readouterr().err
+    assert err.startswith("kdaprof: 'tow'")
+    assert err.count("\n") == 1
+    assert {(experiment / name).read_text() for name in names(experiment)} == {"older"}
 
 
 def test_an_experiment_begins_without_the_older_runs_of_its_shapes(
