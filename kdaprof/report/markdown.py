@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from kdaprof.analysis.step.sweep import sweep_of
 from kdaprof.analysis.verdict import sentence
 from kdaprof.report.gfm import plain
 from kdaprof.report.machine import ceilings, conditions, environment, overhead
@@ -15,6 +16,7 @@ from kdaprof.report.sections import figures, from_eager_to_floor, idle, instrume
 from kdaprof.report.step import by_phase, levers_section, modes
 from kdaprof.report.step_cold import cold_section
 from kdaprof.report.step_memory import memory_section
+from kdaprof.report.sweep_files import sweep_section
 from kdaprof.report.trouble import troubles
 from kdaprof.report.units import utc
 from kdaprof.runs.record import RunRecord
@@ -47,17 +49,41 @@ SECTIONS: tuple[tuple[str, Section], ...] = (
     ("Environment", environment),
 )
 
+FOLDED = frozenset(
+    {
+        "Cold and warm",
+        "Where the GPU idles",
+        "Stages",
+        "Which path ran",
+        "Instruments against each other",
+        "More figures",
+        "Spread",
+        "Ceilings of this card",
+        "What measuring costs",
+        "How each figure was taken",
+    }
+)
+"""Of a sweep: its sizes are alike, so that these are long, and are read when a line looks odd."""
+
 
 def render(record: RunRecord, results: RunResults) -> str:
     """Markdown (GitHub's dialect) of one run, from its record and its derived results alone: same input, same text."""
     cells = cells_of(record, results)
     scene = Scene(record, results, cells, pairs_of(cells), naming(cells))
-    lines = [f"# {title(scene)}", "", *opening(scene), "", "## Verdict", "", *verdict(scene)]
+    sweep = sweep_of(record, results)
+    lines = [f"# {title(scene)}", "", *opening(scene)]
+    lines += ["", *sweep_section(record, sweep)] if sweep is not None else []
+    lines += ["", "## Verdict", "", *verdict(scene)]
     for heading, section in SECTIONS:
         body = section(scene)
         if body:
-            lines += ["", f"## {heading}", "", *body]
+            folds = sweep is not None and heading in FOLDED
+            lines += ["", f"## {heading}", "", *(_folded(heading, body) if folds else body)]
     return "\n".join(lines) + "\n"
+
+
+def _folded(heading: str, body: list[str]) -> list[str]:
+    return [f"<details><summary>{heading}</summary>", "", *body, "", "</details>"]
 
 
 def title(scene: Scene) -> str:
@@ -85,7 +111,7 @@ def opening(scene: Scene) -> list[str]:
         lines += ["", f"> **Partial run:** it ended before its plan did; {done} of {len(scene.cells)} cells are whole."]
     for trouble in troubles(scene):
         lines += ["", f"> **{plain(trouble.cells)}: {trouble.status}.** {plain(trouble.why)}"]
-    for note in record.notes:
+    for note in dict.fromkeys(record.notes):
         lines += ["", f"> {plain(note)}"]
     return lines
 

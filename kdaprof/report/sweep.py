@@ -72,9 +72,25 @@ def sweep_markdown(
     turns: Sequence[Turn],
     missing: Sequence[CellRecord] = (),
 ) -> str:
-    """The sweep as Markdown: lines first, then where the step turns and what is `missing`, then every point."""
+    """The sweep as a page of Markdown."""
+    return "\n".join([f"# {sweep_title(over)}", "", *sweep_lines(over, points, fits, turns, missing)]) + "\n"
+
+
+def sweep_title(over: Sequence[str]) -> str:
+    """`Step sweep over B`."""
+    return f"Step sweep over {' · '.join(over)}"
+
+
+def sweep_lines(
+    over: Sequence[str],
+    points: Sequence[Point],
+    fits: Sequence[Fit],
+    turns: Sequence[Turn],
+    missing: Sequence[CellRecord] = (),
+) -> list[str]:
+    """The sweep in lines of Markdown: the fits first, then where the step turns and what is `missing`, every point."""
     work = " · ".join(over)
-    lines = [f"# Step sweep over {work}", "", f"wall = fixed + slope · {work}", ""]
+    lines = [f"wall = fixed + slope · {work}", ""]
     rows = [(f.path, f.mode, str(f.fixed.n), _figure(f.fixed), _figure(f.slope), _worst(f.residuals_ns)) for f in fits]
     lines += text_table(("path", "mode", "points", "fixed", f"slope a unit of {work}", "largest residual"), rows)
     said = [*reasons(fits), *(turn_text(t, work) for t in turns), *(halvings(points) if over == ("iters",) else ())]
@@ -83,8 +99,7 @@ def sweep_markdown(
         (p.key.path, p.key.mode, _product(p, over), _figure(p.wall), _figure(p.busy), _share(p.host_bound))
         for p in points
     ]
-    lines += text_table(("path", "mode", work, "wall", "GPU busy", "host-bound"), shown, right=(2,))
-    return "\n".join(lines) + "\n"
+    return [*lines, *text_table(("path", "mode", work, "wall", "GPU busy", "host-bound"), shown, right=(2,))]
 
 
 def _product(point: Point, over: Sequence[str]) -> str:

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 from kdaprof.analysis.verdict import sentence
+from kdaprof.report.groups import Group, groups_of
 from kdaprof.report.labels import SEVERITY
 from kdaprof.report.named import named_values
 from kdaprof.report.pairs import Cell, Pair, cells_of, naming, pairs_of
@@ -69,8 +70,8 @@ def show_run(console: Console, record: RunRecord, results: RunResults, *, path: 
     for brief in steps:
         rules |= _show_step(console, brief)
     covered = [pair for brief in steps for pair in brief.covered]
-    for _, pairs in _groups(scene, [pair for pair in scene.pairs if pair not in covered]):
-        rules |= _show_group(console, scene, pairs)
+    for group in groups_of(scene, [pair for pair in scene.pairs if pair not in covered]):
+        rules |= _show_group(console, group)
     _show_trouble(console, scene)
     _section(console, "Verdict")
     for text in sentence(record, results):
@@ -105,18 +106,6 @@ def recorded_run_hint(record: RunRecord) -> str | None:
     )
 
 
-def _groups(scene: Scene, pairs: Sequence[Pair]) -> list[tuple[str, list[Pair]]]:
-    """Pairs by everything that names them but the phase: one table each."""
-    groups: dict[str, list[Pair]] = {}
-    for pair in pairs:
-        groups.setdefault(_group_name(scene, pair), []).append(pair)
-    return list(groups.items())
-
-
-def _group_name(scene: Scene, pair: Pair) -> str:
-    return " ".join(get(pair.key) for name, get in scene.naming.columns if name != "phase")
-
-
 def _show_step(console: Console, brief: Brief) -> set[str]:
     _show_title(console, step_name(brief.whole), brief.covered)
     rules = _show_table(console, brief.table)
@@ -125,10 +114,10 @@ def _show_step(console: Console, brief: Brief) -> set[str]:
     return rules
 
 
-def _show_group(console: Console, scene: Scene, pairs: Sequence[Pair]) -> set[str]:
-    cells = _show_title(console, _group_name(scene, pairs[0]), pairs)
+def _show_group(console: Console, group: Group) -> set[str]:
+    cells = _show_title(console, group.name, group.pairs)
     in_loop = any(cell.record.observed is not None and cell.record.observed.borders == "loop" for cell in cells)
-    return _show_table(console, upright(pairs, LOOP_ROWS if in_loop else ROWS))
+    return _show_table(console, upright(group.pairs, LOOP_ROWS if in_loop else ROWS, group.across))
 
 
 def _show_title(console: Console, name: str, pairs: Sequence[Pair]) -> list[Cell]:
@@ -158,7 +147,7 @@ def _show_table(console: Console, table: Upright) -> set[str]:
 def _draw(console: Console, table: Upright) -> None:
     first, widths = table.widths()
     head = Text(" " * first)
-    for phase, width in zip(table.phases, widths, strict=True):
+    for phase, width in zip(table.across, widths, strict=True):
         head.append("  " + phase.rjust(width), style="dim")
     console.print(head, soft_wrap=True)
     for row in table.rows:
@@ -218,7 +207,7 @@ def _show_notes(console: Console, scene: Scene, *, headed: bool) -> None:
         return
     if not headed:
         _section(console, "Notes")
-    for note in scene.record.notes:
+    for note in dict.fromkeys(scene.record.notes):
         _paragraph(console, Text(note))
 
 

@@ -1,4 +1,4 @@
-"""A terminal's table: figures down, phases across, so that three phases fit into 80 columns without being cut."""
+"""A terminal's table: figures down, phases or sizes across, so that three fit into 80 columns without being cut."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _GAP = 2
 
 @dataclass(frozen=True, slots=True)
 class UprightRow:
-    """One figure over all phases."""
+    """One figure over all that stands across."""
 
     header: str
     entries: tuple[Entry, ...]
@@ -24,9 +24,9 @@ class UprightRow:
 
 @dataclass(frozen=True, slots=True)
 class Upright:
-    """Rows of figures under phases; `notes` are the reasons of missing entries, numbered from 1."""
+    """Rows of figures under what stands `across`; `notes` are the reasons of missing entries, numbered from 1."""
 
-    phases: tuple[str, ...]
+    across: tuple[str, ...]
     rows: tuple[UprightRow, ...]
     notes: tuple[str, ...]
     left_out: tuple[LeftOut, ...]
@@ -43,14 +43,14 @@ class Upright:
     def widths(self) -> tuple[int, list[int]]:
         """Width of the first column, and of each phase's."""
         first = max((len(row.header) for row in self.rows), default=0)
-        columns = [[phase, *(self.text(row.entries[i]) for row in self.rows)] for i, phase in enumerate(self.phases)]
+        columns = [[phase, *(self.text(row.entries[i]) for row in self.rows)] for i, phase in enumerate(self.across)]
         return first, [max(map(len, texts)) for texts in columns]
 
 
-def upright(pairs: Sequence[Pair], specs: Sequence[Spec]) -> Upright:
-    """The figures of `specs` for pairs that differ in their phase; an interval stands in a row below its figure."""
+def upright(pairs: Sequence[Pair], specs: Sequence[Spec], across: Sequence[str]) -> Upright:
+    """The figures of `specs` for pairs that `across` tells apart; an interval stands in a row below its figure."""
     figures = [column(pairs, (*spec[:3], None)) for spec in specs]
-    flat = figure_table([("phase", [pair.key.phase for pair in pairs])], figures)
+    flat = figure_table([("across", across)], figures)
     times = common_scales(figures)["ns"]
     rows: list[UprightRow] = []
     spreads = {header or fact: (mode, fact) for mode, fact, header, spread in specs if spread == "ci95"}
@@ -60,8 +60,7 @@ def upright(pairs: Sequence[Pair], specs: Sequence[Spec]) -> Upright:
         if name:
             rows += _interval([pair.fact(*spreads[name]) for pair in pairs], times)
     reasons = (entry.missing for row in rows for entry in row.entries if entry.missing is not None)
-    phases = tuple(pair.key.phase for pair in pairs)
-    return Upright(phases, tuple(rows), tuple(dict.fromkeys(reasons)), flat.left_out, _shared(rows))
+    return Upright(tuple(across), tuple(rows), tuple(dict.fromkeys(reasons)), flat.left_out, _shared(rows))
 
 
 def upright_of(table: Table) -> Upright:
@@ -85,7 +84,7 @@ def blocks(table: Upright, width: int) -> list[Upright]:
     return [
         replace(
             table,
-            phases=table.phases[a:b],
+            across=table.across[a:b],
             rows=tuple(replace(row, entries=row.entries[a:b]) for row in table.rows),
         )
         for a, b in zip(starts, ends, strict=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -47,6 +48,38 @@ def test_a_sweep_shows_its_lines_before_the_run(sweep: Path, capsys: pytest.Capt
     shown = capsys.readouterr().out
     assert shown.startswith("# Step sweep over iters\n\nwall = fixed + slope · iters\n")
     assert shown.index("largest residual") < shown.index("Verdict")
+
+
+def test_its_sizes_share_a_table_and_its_notes_are_said_once(sweep: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", str(sweep)]) == 0
+    shown = capsys.readouterr().out
+    assert shown.count("path confirmed") == 1
+    assert shown.count("no graph removes: not applicable") == 1
+    heads = [line.split() for line in shown.splitlines() if line.startswith("  ") and " iters 1" in line]
+    assert heads[0][:4] == ["iters", "1", "iters", "2"]
+
+
+def test_the_page_of_a_sweep_folds_what_is_long_and_loses_nothing(
+    sweep: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["report", str(sweep), "--md"]) == 0
+    page = capsys.readouterr().out
+    notes = [line for line in page.splitlines() if line.startswith("> ")]
+    assert len(notes) == len(set(notes)) == 2
+    headings = [line.removeprefix("## ") for line in page.splitlines() if line.startswith("## ")]
+    assert headings[:2] == ["Step sweep over iters", "Verdict"]
+    folded = re.findall(r"\n## (.*)\n\n<details><summary>(.*)</summary>\n\n", page)
+    assert len(folded) == page.count("\n\n</details>\n") == 10
+    assert all(heading == summary for heading, summary in folded)
+    assert not {"Figures", "Findings", "Refused figures"} & {heading for heading, _ in folded}
+    # Taken for a probe's, the same run has the same sections, open.
+    record = json.loads((sweep / "run.json").read_text())
+    record["command"][1] = "probe"
+    (sweep / "run.json").write_text(json.dumps(record))
+    assert main(["report", str(sweep), "--md"]) == 0
+    probed = capsys.readouterr().out
+    assert "<details>" not in probed
+    assert [line.removeprefix("## ") for line in probed.splitlines() if line.startswith("## ")] == headings[1:]
 
 
 def test_a_sweep_follows_from_its_samples(sweep: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -45,7 +45,7 @@ def verdict(subject: Subject) -> Section:
     if told:
         blocks.append(Prose(tuple(told), "warn"))
     if scene.record.notes:
-        blocks.append(Prose(scene.record.notes, "note"))
+        blocks.append(Prose(tuple(dict.fromkeys(scene.record.notes)), "note"))
     return Section("verdict", "Verdict", tuple(blocks), group="Read first")
 
 
