@@ -58,6 +58,13 @@ def _dtype_told(record: RunRecord) -> Callable[[CellKey], str]:
     return lambda key: f" {key.dtype}" if several else ""
 
 
+def _phase(key: CellKey, cells: Iterable[CellRecord]) -> str:
+    """`forward`, `step`; `step at B 1` where its path has steps of several sizes, of which one is spoken of."""
+    sizes = {cell.key.shape for cell in cells if cell.key.phase == key.phase == "step" and cell.key.path == key.path}
+    axes = [f"{axis} {size}" for axis, size in key.shape if any((axis, size) not in shape for shape in sizes)]
+    return PHASES.get(key.phase, key.phase) + (f" at {', '.join(axes)}" if axes else "")
+
+
 def _path(path: str, cells: Sequence[Cell]) -> Iterator[str]:
     eager = [pair for pair in cells if pair[0].key.mode == "eager" and pair[0].status == "ok"]
     if not eager:
@@ -79,7 +86,7 @@ def _path(path: str, cells: Sequence[Cell]) -> Iterator[str]:
         yield f"ran {where}: {_agreement(told)}; its times are not speed (Q08)."
         return
     yield _witnesses(path, told)
-    yield from _time(told, {cell.id: result for cell, result in cells})
+    yield from _time(told, cells)
 
 
 def _why_not(cells: Sequence[Cell]) -> str:
@@ -151,14 +158,16 @@ def _phases(cells: Iterable[CellRecord]) -> str:
 # ---------------------------------------------------------------- where the time goes
 
 
-def _time(cells: Sequence[Cell], known: Mapping[str, CellResult]) -> Iterator[str]:
-    phases = {cell.key.phase: (cell, result) for cell, result in cells}
+def _time(told: Sequence[Cell], cells: Sequence[Cell]) -> Iterator[str]:
+    """Where the time of `told` goes, of all the `cells` of the path."""
+    known = {cell.id: result for cell, result in cells}
+    phases = {cell.key.phase: (cell, result) for cell, result in told}
     if "fwd" in phases or "fwdbwd" in phases:
         phases.pop("bwd", None)  # told by the other two
     clauses = []
     for cell, result in phases.values():
         graph = known.get(cell.key.sibling(mode="graph").id)
-        clauses.append(_clause(PHASES.get(cell.key.phase, cell.key.phase), result.facts, graph))
+        clauses.append(_clause(_phase(cell.key, (one for one, _ in cells)), result.facts, graph))
     text = "; ".join(clauses)
     if text:
         yield f"{text[0].upper()}{text[1:]}."
@@ -187,7 +196,7 @@ def _waits(phase: str, bound: Bound) -> str:
 
 
 def _one(phase: str) -> str:
-    return "a step" if phase == "step" else f"a {phase} call"
+    return f"a {phase}" if phase.startswith("step") else f"a {phase} call"
 
 
 def _without_split(phase: str, facts: Mapping[str, Fact]) -> str:
@@ -223,7 +232,7 @@ def _pairs(record: RunRecord, findings: Iterable[Finding]) -> Iterator[str]:
         key = keys.get(finding.cell or "")
         if finding.id != COMPARED or key is None or key.mode != "eager" or key.context != "plain":
             continue
-        fastest, phase = key.path, PHASES.get(key.phase, key.phase) + of(key)
+        fastest, phase = key.path, _phase(key, record.cells) + of(key)
         for name, verdict in finding.evidence.items():
             if name.endswith("_verdict"):
                 other = name.removesuffix("_verdict")

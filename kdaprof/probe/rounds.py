@@ -80,7 +80,9 @@ def measure_rounds(
     if not live:
         return notes
     taken = "1 round" if number == 0 else f"{number + 1} rounds"
-    return (*notes, f"{live[0].key.context}/{live[0].key.phase}: {taken}: {enough}")
+    key = live[0].key
+    size = f"/{key.extents}" if key.phase == "step" else ""  # an op has one in a run, a step has those of a sweep
+    return (*notes, f"{key.context}/{key.phase}{size}: {taken}: {enough}")
 
 
 def _half(samples: int, *, last: bool) -> int:

@@ -174,3 +174,14 @@ def test_a_refused_graph_wall_is_left_out() -> None:
     (line,) = said(host_bound(), replace(graph, facts={**graph.facts, "wall_ns": figure(71 * MS, half=0.5)}))
     assert "CUDA Graph" not in line
     assert "The GPU waits 81 % of a forward call, mostly for host dispatch (wall 223 µs, busy 42.4 µs)." in line
+
+
+def test_a_step_of_several_sizes_says_of_which_it_speaks() -> None:
+    def sized(path: str, batch: int, wall: int = 223 * US) -> CellView:
+        shown = host_bound(path, phase="step", wall=wall)
+        return replace(shown, cell=replace(shown.cell, key=replace(shown.cell.key, shape=(("B", batch), ("T", 512)))))
+
+    assert "of a step, " in said(sized("fused", 1))[0]
+    first, *_, compared = said(sized("fused", 1), sized("fused", 2), sized("tensor", 1, wall=900 * US))
+    assert "of a step at B 1, " in first
+    assert "as fast in step at B 1 (" in compared

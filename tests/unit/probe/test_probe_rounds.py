@@ -246,6 +246,15 @@ def test_a_cell_that_breaks_leaves_its_samples_and_the_others_go_on() -> None:
     assert not scene.ranges.open
 
 
+def test_the_note_of_a_step_names_its_size() -> None:
+    """A sweep has one for each size."""
+    scene = Scene(kind="cpu")
+    series = scene.series("tensor")
+    series.key = replace(series.key, phase="step", shape=(("B", 2), ("T", 64)))
+    notes = measure_rounds([series], scene.bench, EFFORT, after_round=lambda _: None, on_failure=lambda *_: None)
+    assert notes[-1].startswith("plain/step/B2-T64: 3 rounds: ")
+
+
 def test_rounds_end_when_every_cell_is_broken() -> None:
     scene = Scene(kind="cpu")
     bad = scene.series(fail_at=0)
