@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 
 from kdaprof.analysis.celldata import CellData
 from kdaprof.analysis.figure import sampled
 from kdaprof.analysis.recordings import launches_of, summed
-from kdaprof.analysis.stats import summarise
+from kdaprof.analysis.util_readings import Readings, idle_share, mean_fact, readings_of
 from kdaprof.runs.facts import Fact, Unit, absent
 from kdaprof.runs.record import Check
 from kdaprof.runs.samples import Sample
-
-IDLE_READING = 0.05
-"""A utilisation reading up to this counts as idle."""
+from kdaprof.runs.util_file import series_of
 
 
 def wall_ns(data: CellData) -> Fact | None:
@@ -72,13 +71,13 @@ def reserved_growth_bytes(data: CellData) -> Fact | None:
 
 
 def util_mean(data: CellData) -> Fact | None:
-    """Mean GPU utilisation while the sustained loop ran: fresh readings of NVML, equally spaced."""
-    return _utilisation(data, share=False)
+    """Mean GPU utilisation while the sustained loop ran: fresh readings of NVML, by the time that each stands for."""
+    return _utilisation(data, partial(mean_fact, unit="fraction"))
 
 
 def util_idle_share(data: CellData) -> Fact | None:
-    """Share of fresh utilisation readings of at most 5 %."""
-    return _utilisation(data, share=True)
+    """Share of the sustained loop's time whose readings are at most 5 %."""
+    return _utilisation(data, idle_share)
 
 
 def error_l2(data: CellData) -> Fact | None:
@@ -133,16 +132,12 @@ def _counted(unit: Unit, pairs: Iterable[tuple[Sample, int | None]]) -> Fact | N
     return sampled(unit, ((sample.index, value) for sample, value in pairs if value is not None))
 
 
-def _utilisation(data: CellData, *, share: bool) -> Fact | None:
-    readings = [r for r in data.util if r.field == "util"]
-    fresh = [r.value for r in readings if r.value is not None and not r.stale]
-    if not fresh:
-        reasons = sorted({r.missing for r in readings if r.missing})
-        return absent("fraction", "not-supported", reasons[0]) if reasons else None
-    s = summarise(fresh)
-    if share:
-        return Fact(value=sum(value <= IDLE_READING for value in fresh) / s.n, unit="fraction", n=s.n)
-    return Fact(value=sum(fresh) / s.n, unit="fraction", n=s.n, min=s.min, max=s.max, p10=s.p10, p90=s.p90)
+def _utilisation(data: CellData, figure: Callable[[Readings], Fact]) -> Fact | None:
+    series = series_of(reading for reading in data.util if reading.field == "util")
+    seen = readings_of(series)
+    if seen.value.size:
+        return figure(seen)
+    return absent("fraction", "not-supported", series.reason) if series.reason else None
 
 
 def _check(data: CellData) -> Check | None:

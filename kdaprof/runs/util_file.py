@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kdaprof.errors import BadFileError
-from kdaprof.runs.util import SCHEMA_NAME, SCHEMA_VERSION, UTIL_SCHEMA
+from kdaprof.runs.util import SCHEMA_NAME, SCHEMA_VERSION, UTIL_SCHEMA, UtilReading
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -38,6 +39,17 @@ class FieldSeries:
     def reason(self) -> str | None:
         """The most frequent reason of what is missing."""
         return max(self.reasons, key=lambda reason: self.reasons[reason]) if self.reasons else None
+
+
+def series_of(rows: Iterable[UtilReading]) -> FieldSeries:
+    """Rows of one field of one card as a series."""
+    ordered = sorted(rows, key=lambda row: row.t_ns)
+    return FieldSeries(
+        t_ns=np.array([row.t_ns for row in ordered], np.int64),
+        value=np.array([row.value for row in ordered], np.float64),  # None is NaN
+        stale=np.array([row.stale for row in ordered], bool),
+        reasons=dict(Counter(row.missing for row in ordered if row.missing is not None)),
+    )
 
 
 def parts_folder(path: Path) -> Path:

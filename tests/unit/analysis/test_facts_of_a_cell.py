@@ -217,9 +217,21 @@ def test_utilisation_is_read_in_the_cells_own_loop_fresh_and_settled() -> None:
     outside = [reading(5, 1.0), reading(6.5, 1.0), reading(11.5, 1.0), reading(8, 1.0, uuid="GPU-other")]
     power = replace(reading(8, 700.0), field="power_w")
     found = facts(replace(one, util=(*inside, *outside, power)))
-    assert found["util_mean"].value == pytest.approx(0.16)
-    assert found["util_mean"].n == 4
-    assert found["util_idle_share"].value == 0.25
+    # They stand for 0.5, 1 and 1 s, and the last one for the usual spacing of 0.7 s.
+    assert found["util_mean"].value == pytest.approx((0.10 * 0.5 + 0.20 + 0.04 + 0.30 * 0.7) / 3.2)
+    assert found["util_idle_share"].value == pytest.approx(1 / 3.2)
+    assert (found["util_mean"].n, found["util_idle_share"].n) == (4, 4)
+
+
+def test_utilisation_of_a_loop_that_idles_half_of_its_time_is_half_whatever_repeats() -> None:
+    # Polled at 20 Hz: a value that changes is a reading at every other look, one that stays at every fourth.
+    busy = [reading(7.1 + look / 20, 0.8 + look // 2 % 2 / 10, stale=look % 2 > 0) for look in range(36)]
+    idle = [reading(8.9 + look / 20, 0.0, stale=look % 4 > 0) for look in range(36)]
+    found = facts(replace(scenes.scene(), util=(*busy, *idle)))
+    assert found["util_mean"].value == pytest.approx(0.425)
+    assert found["util_idle_share"].value == pytest.approx(0.5)
+    assert (found["util_mean"].n, found["util_mean"].min, found["util_mean"].max) == (27, 0.0, 0.9)
+    assert found["util_idle_share"].detail == "9 of 27 readings at ≤ 5 %, by the time that each stands for"
 
 
 def test_utilisation_that_the_card_does_not_give_is_missing_with_its_reason() -> None:
