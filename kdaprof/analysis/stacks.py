@@ -22,15 +22,22 @@ from kdaprof.runs.util_file import FloatArray, IntArray
 _NUMBER = {layer: number for number, layer in enumerate(LAYERS)}
 _HOTTEST = 10
 
+BLURRED = 0.5
+"""Share of what a phase's figures are read from that may lie outside it; from here on they are its surroundings'."""
+
 
 @dataclass(frozen=True, slots=True)
 class PhaseTime:
-    """A thread's time by layer (ns) inside all intervals of one name, which lasted `span_ns` together."""
+    """A thread's time by layer (ns) inside all intervals of one name, which lasted `span_ns` together.
+
+    `blurred`: its calls are too short, and what is around them is another phase's, for shares of its own.
+    """
 
     name: str
     calls: int
     span_ns: int
     layers: dict[Layer, float]
+    blurred: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +52,14 @@ class HotLine:
 class ThreadTime:
     """One thread: observed for `observed_ns`, stops left out, by layer, by phase, and where most of it was.
 
-    `counted`: the kernel's counters told running from waiting.
+    `counted`: the kernel's counters told running from waiting. `blur_ns`: to within what a phase's border is known.
     """
 
     tid: int | None
     name: str
     observed_ns: int
     counted: bool
+    blur_ns: int
     layers: dict[Layer, float]
     phases: tuple[PhaseTime, ...]
     hottest: tuple[HotLine, ...]
@@ -63,18 +71,26 @@ def thread_time(
     *,
     stops: StopClock = NO_STOPS,
     intervals: Iterable[Interval] = (),
+    apart_ns: int = 0,
 ) -> ThreadTime:
     """Sum one thread's stacks. `ticks` None: running and waiting cannot be told apart in Python stacks.
 
-    `stops`: those that native stacks made.
+    `stops`: those that native stacks made. `apart_ns`: to within what stacks and intervals are on one clock.
     """
     named: dict[str, list[tuple[int, int]]] = {}
     for start, end, name in sorted(intervals):
         named.setdefault(name, []).append((start, end))
     pieces = _Pieces(stacks, ticks, stops, [span for spans in named.values() for span in spans])
     everywhere = np.ones(len(pieces.start_ns), bool)
+    blur_ns = apart_ns + _spacing_ns(ticks)
     phases = tuple(
-        PhaseTime(name, len(spans), _covered(spans), pieces.by_layer(inside(pieces.start_ns, spans)))
+        PhaseTime(
+            name=name,
+            calls=len(spans),
+            span_ns=_covered(spans),
+            layers=pieces.by_layer(inside(pieces.start_ns, spans)),
+            blurred=_blurred(spans, blur_ns),
+        )
         for name, spans in named.items()
     )
     return ThreadTime(
@@ -82,6 +98,7 @@ def thread_time(
         name=stacks.name,
         observed_ns=round(float(pieces.length_ns.sum())),
         counted=pieces.counted,
+        blur_ns=blur_ns,
         layers=pieces.by_layer(everywhere),
         phases=phases,
         hottest=_hottest(stacks, pieces),
@@ -154,6 +171,17 @@ def _awake_layers(layers: IntArray) -> IntArray:
     following = np.searchsorted(awake, np.arange(len(layers)))
     found: IntArray = layers[awake[np.minimum(following, len(awake) - 1)]]
     return found
+
+
+def _spacing_ns(ticks: ThreadTicks | None) -> int:
+    """Time between two readings of the counters, inside which they say only how much of it the thread ran."""
+    return 0 if ticks is None or len(ticks.t_ns) < 2 else int(np.median(np.diff(ticks.t_ns)))
+
+
+def _blurred(spans: Sequence[tuple[int, int]], blur_ns: int) -> bool:
+    """Whether half of what lies within the blur of a border is outside; calls back to back have no border between."""
+    reached = _covered([(start - blur_ns // 2, end + blur_ns // 2) for start, end in spans])
+    return reached - _covered(spans) > BLURRED * reached
 
 
 def _covered(spans: Sequence[tuple[int, int]]) -> int:

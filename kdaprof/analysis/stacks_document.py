@@ -17,7 +17,7 @@ from kdaprof.analysis.util_join import Interval
 from kdaprof.runs.codec import schema_name, to_json
 from kdaprof.runs.facts import Fact, absent
 from kdaprof.runs.stacks import STACKS_KIND, Holds, StacksRecord, ThreadTicks
-from kdaprof.runs.units import format_fraction
+from kdaprof.runs.units import format_fraction, format_ns
 
 Json = dict[str, Any]  # a document on its way out: built here, validated against the shipped JSON Schema in tests
 Verdict = Literal["good", "poor", "unusable"]
@@ -85,6 +85,7 @@ def stacks_view(
             of_tid.get(s.tid) if counted and s.tid is not None else None,
             stops=stops or NO_STOPS,
             intervals=intervals,
+            apart_ns=record.anchor_uncertainty_ns or 0,
         )
         for s in stacks
     ]
@@ -125,6 +126,16 @@ def layer_facts(
             bad = view.verdict != "good"
             found[layer] = replace(share, quotable=False, detail=judged(view)) if bad else share
     return found
+
+
+def phase_facts(view: StacksView, thread: ThreadTime, phase: PhaseTime) -> dict[Layer, Fact]:
+    """The share of each layer in a thread's time in a phase; not to be quoted where its calls are too short."""
+    facts = layer_facts(view, phase.layers, sum(phase.layers.values()), counted=thread.counted)
+    if not phase.blurred:
+        return facts
+    lasts, told = format_ns(phase.span_ns / phase.calls), format_ns(thread.blur_ns)
+    why = f"its calls last {lasts}, and shares are told to within {told}"
+    return {k: fact if fact.value is None else replace(fact, quotable=False, detail=why) for k, fact in facts.items()}
 
 
 def judged(view: StacksView) -> str:
@@ -208,13 +219,12 @@ def _thread(view: StacksView, thread: ThreadTime) -> Json:
 
 
 def _phase(view: StacksView, thread: ThreadTime, phase: PhaseTime) -> Json:
-    seen_ns = sum(phase.layers.values())
     return {
         "name": phase.name,
         "calls": phase.calls,
         "span_ns": phase.span_ns,
-        "seen_ns": round(seen_ns),
-        "layers": to_json(layer_facts(view, phase.layers, seen_ns, counted=thread.counted)),
+        "seen_ns": round(sum(phase.layers.values())),
+        "layers": to_json(phase_facts(view, thread, phase)),
     }
 
 

@@ -12,14 +12,26 @@ _FORMAT = "https://www.speedscope.app/file-format-schema.json"
 
 
 def speedscope(stacks: Sequence[ThreadStacks], *, name: str, tool: str) -> Json:
-    """One sampled profile a thread, weights in ns, at its own times since the first stack of all."""
+    """One sampled profile a thread, weights in ns, at its own times since the first stack of all.
+
+    The format has no times but sums of weights, so that a time without a stack is an empty one.
+    """
     begin = min((thread.stretches[0].start_ns for thread in stacks if thread.stretches), default=0)
     numbers: dict[Frame, int] = {}
     profiles = []
     for thread in stacks:
         if not thread.stretches:
             continue
-        samples = [[numbers.setdefault(frame, len(numbers)) for frame in s.frames] for s in thread.stretches]
+        samples: list[list[int]] = []
+        weights: list[int] = []
+        reached = thread.stretches[0].start_ns
+        for stretch in thread.stretches:
+            if stretch.start_ns > reached:
+                samples.append([])
+                weights.append(stretch.start_ns - reached)
+            samples.append([numbers.setdefault(frame, len(numbers)) for frame in stretch.frames])
+            weights.append(stretch.end_ns - stretch.start_ns)
+            reached = stretch.end_ns
         profiles.append(
             {
                 "type": "sampled",
@@ -28,7 +40,7 @@ def speedscope(stacks: Sequence[ThreadStacks], *, name: str, tool: str) -> Json:
                 "startValue": thread.stretches[0].start_ns - begin,
                 "endValue": thread.stretches[-1].end_ns - begin,
                 "samples": samples,
-                "weights": [s.end_ns - s.start_ns for s in thread.stretches],
+                "weights": weights,
             }
         )
     frames = [{"name": f.name, "file": f.file, **({"line": f.line} if f.line else {})} for f in numbers]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kdaprof.analysis.stacks import PhaseTime, ThreadTime
-from kdaprof.analysis.stacks_document import StacksView, judged, layer_facts
+from kdaprof.analysis.stacks_document import StacksView, judged, layer_facts, phase_facts
 from kdaprof.analysis.stacks_layers import MEANING, Layer
 from kdaprof.report.units import utc
 from kdaprof.runs.facts import Fact
@@ -44,7 +44,12 @@ def markdown(view: StacksView) -> str:
         out += [""]
         if thread.phases:
             out += ["```", *_phase_lines(view, thread), "```", ""]
-        out += [f"- {text.strip()}" for text in _hot_lines(thread)] + [""]
+        found = _hottest(thread)
+        out += (
+            ["Lines with most time, waiting included:", "", *(f"- {share} `{line}`" for share, line in found), ""]
+            if found
+            else []
+        )
     out += ["## The recording", ""]
     return "\n".join([*out, *(f"- {text}" for text in _footer(view)), ""])
 
@@ -72,25 +77,33 @@ def _phase_lines(view: StacksView, thread: ThreadTime) -> list[str]:
     if not thread.phases:
         return []
     columns = [layer for layer, _ in _facts(view, thread)]
-    wide = [max(7, len(_name(layer)) + 2) for layer in columns]
+    wide = [max(9, len(_name(layer)) + 2) for layer in columns]
     rows = ["", f"{'phase':<16}{'time':>10}" + "".join(f"{_name(c):>{w}}" for c, w in zip(columns, wide, strict=True))]
     return rows + [_phase_row(view, thread, phase, columns, wide) for phase in thread.phases]
 
 
 def _phase_row(view: StacksView, thread: ThreadTime, phase: PhaseTime, columns: list[Layer], wide: list[int]) -> str:
-    seen = sum(phase.layers.values())
-    facts = layer_facts(view, phase.layers, seen, counted=thread.counted)
+    facts = phase_facts(view, thread, phase)
     cells = "".join(f"{_text(facts[c]):>{w}}" for c, w in zip(columns, wide, strict=True))
     return f"{phase.name[:15]:<16}{format_ns(phase.span_ns):>10}{cells}"
 
 
 def _hot_lines(thread: ThreadTime) -> list[str]:
-    found = [
-        f"  {format_fraction(hot.ns / thread.observed_ns):>6}  {hot.frame.name} ({hot.frame.file}:{hot.frame.line})"
+    found = _hottest(thread)
+    return (
+        ["", "lines with most time, waiting included:", *(f"  {share:>6}  {line}" for share, line in found)]
+        if found
+        else []
+    )
+
+
+def _hottest(thread: ThreadTime) -> list[tuple[str, str]]:
+    """Share and place of the lines worth a line."""
+    return [
+        (format_fraction(hot.ns / thread.observed_ns), f"{hot.frame.name} ({hot.frame.file}:{hot.frame.line})")
         for hot in thread.hottest[:5]
         if hot.ns >= _HOT_FROM * thread.observed_ns
     ]
-    return ["", "lines with most time, waiting included:", *found] if found else []
 
 
 def _footer(view: StacksView) -> Iterator[str]:
@@ -114,6 +127,12 @@ def _footer(view: StacksView) -> Iterator[str]:
         yield f"threads without Python, time on a core: {busiest}"
     if any(thread.phases for thread in view.threads) and record.anchor_uncertainty_ns is not None:
         yield f"stacks and phases are on one clock to within {format_ns(record.anchor_uncertainty_ns)}"
+    blurred = [(thread.blur_ns, p.name) for thread in view.threads[:1] for p in thread.phases if p.blurred]
+    if blurred:
+        yield (
+            f"in parentheses, not to be quoted: the calls of {', '.join(name for _, name in blurred)} are short beside "
+            f"the {format_ns(blurred[0][0])} to within which shares are told, so that those are their neighbours', too"
+        )
     yield from record.notes
 
 

@@ -115,6 +115,22 @@ def test_phases_take_their_own_part_and_a_whole_step_holds_its_phases() -> None:
     assert (phases["step"].span_ns, ms["late"]) == (100 * MS, {})
 
 
+def test_a_phase_too_short_to_tell_from_its_neighbours_is_not_to_be_quoted() -> None:
+    # Read every 5 ms, on one clock to within 3 ms: 2 ms of "fwd" in steps of 20 ms are not told from the other 18 ms.
+    often = ticks(*((t, t // 2, 0) for t in range(0, 105, 5)))
+    short = [(t * MS, (t + 2) * MS, "fwd") for t in range(1, 101, 20)]
+    whole = [(t * MS, (t + 20) * MS, "step") for t in range(1, 101, 20)]  # back to back: no border between
+    view = stacks_view(record(), MIX, (often,), intervals=[*short, *whole])
+    (thread,) = stacks_document(view)["threads"]
+    said = {phase["name"]: phase["layers"]["waiting"] for phase in thread["phases"]}
+    assert {name: fact["quotable"] for name, fact in said.items()} == {"fwd": False, "step": True}
+    assert said["fwd"]["detail"] == "its calls last 2.00 ms, and shares are told to within 8.00 ms"
+    text = "\n".join(terminal_lines(view))
+    assert "the calls of fwd are short beside the 8.00 ms" in text
+    alone = stacks_view(record(), MIX, (often,), intervals=whole)
+    assert "short beside" not in "\n".join(terminal_lines(alone))
+
+
 CALL = [
     Frame("work", "/x/train.py", 7),
     Frame("torch::autograd::THPVariable_add", f"{TORCH}/lib/libtorch_python.so", 0),
@@ -182,7 +198,10 @@ def test_the_document_has_every_layer_and_says_why_one_is_missing() -> None:
     assert "2 of 100 samples failed" in text
     assert "pt_autograd_0 40.0 ms" in text
     assert "to within 3.00 ms" in text
-    assert "| waiting | 30 % |" in markdown(view)
+    page = markdown(view)
+    assert "| waiting | 30 % |" in page
+    assert "Lines with most time, waiting included:\n\n- 40 % `_engine_run_backward (" in page
+    assert not any(line.strip() == "-" for line in page.splitlines())
 
 
 def test_without_counters_or_natively_what_cannot_be_told_is_missing() -> None:
@@ -292,6 +311,14 @@ def test_speedscope_holds_every_stack_with_its_time() -> None:
     assert profile["endValue"] - profile["startValue"] == sum(profile["weights"]) == 100 * MS
     names = [[found["shared"]["frames"][i]["name"] for i in sample] for sample in profile["samples"]]
     assert names == [["nap"], ["work"], ["work", "_engine_run_backward"]]
+
+
+def test_speedscope_keeps_later_stacks_at_their_times_where_a_thread_had_none_for_a_while() -> None:
+    gone = trace((0, [NAP]), (30_000, []), (50_000, [WORK]), end_us=100_000)
+    (profile,) = speedscope(read_stacks(gone, 0), name="x", tool="kdaprof")["profiles"]
+    assert profile["samples"] == [[0], [], [1]]
+    assert profile["weights"] == [30 * MS, 20 * MS, 50 * MS]
+    assert sum(profile["weights"]) == profile["endValue"] - profile["startValue"]
 
 
 def test_the_flame_graph_is_as_wide_as_the_time() -> None:
