@@ -49,10 +49,11 @@ class OtherThread:
 
 @dataclass(frozen=True, slots=True)
 class StacksView:
-    """A recording for every output: `threads` by time, the main one first."""
+    """A recording for every output: `threads` by time, the main one first; `stops` None where they are not known."""
 
     record: StacksRecord
     stacks: tuple[ThreadStacks, ...]
+    stops: StopClock | None
     threads: tuple[ThreadTime, ...]
     others: tuple[OtherThread, ...]
     error_share: Fact
@@ -98,6 +99,7 @@ def stacks_view(
     return StacksView(
         record=record,
         stacks=stacks,
+        stops=stops,
         threads=tuple(sorted(times, key=lambda time: (time.tid != record.pid, -_awake(time)))),
         others=tuple(sorted((o for o in others if o.run_ns), key=lambda other: -other.run_ns)),
         error_share=share,

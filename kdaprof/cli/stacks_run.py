@@ -10,6 +10,7 @@ from pathlib import Path
 
 from kdaprof.analysis.stacks_anonymous import anonymous_trace
 from kdaprof.analysis.stacks_document import StacksView, stacks_document, stacks_view
+from kdaprof.analysis.stacks_holds import NO_STOPS
 from kdaprof.analysis.stacks_speedscope import speedscope
 from kdaprof.analysis.stacks_trace import last_ns
 from kdaprof.analysis.util_join import Interval
@@ -31,19 +32,14 @@ from kdaprof.runs.ids import new_run_id
 from kdaprof.runs.older import make_way
 from kdaprof.runs.stacks import (
     FLAME_FILE,
-    HOLDS_FILE,
     SPEEDSCOPE_FILE,
     STACKS_FILE,
+    STACKS_FILES,
     STACKS_KIND,
-    THREADS_FILE,
-    TRACE_FILE,
     StacksRecord,
 )
 from kdaprof.runs.stacks_file import write_holds, write_threads, write_trace
 from kdaprof.runs.store import REPORT_FILE, open_target
-
-FILES = (STACKS_FILE, FLAME_FILE, SPEEDSCOPE_FILE, TRACE_FILE, THREADS_FILE, HOLDS_FILE)
-"""What a recording leaves beside its report; stops only with native stacks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +107,7 @@ def write_recording(
         write_threads(folder, taken.threads)
         if taken.holds is not None:
             write_holds(folder, taken.holds)
-        write_text(folder / FLAME_FILE, flame_graph(seen.stacks))
+        write_text(folder / FLAME_FILE, flame_graph(seen.stacks, seen.stops or NO_STOPS))
         name = " ".join(taken.record.command)
         write_bytes(folder / SPEEDSCOPE_FILE, dumps(speedscope(seen.stacks, name=name, tool=taken.record.tool)))
     body = stacks_document(seen)
@@ -123,7 +119,7 @@ def write_recording(
 
 def _forget_older(folder: Path) -> None:
     """Take away all that an older recording left: its picture or its stops must not pass for those of this one."""
-    make_way(*(folder / name for name in (*FILES, REPORT_FILE)))
+    make_way(*(folder / name for name in (*STACKS_FILES, REPORT_FILE)))
 
 
 def _intervals(steps: Path | None, record: StacksRecord) -> list[Interval]:

@@ -40,7 +40,7 @@ def markdown(view: StacksView) -> str:
     ]
     for thread in view.threads:
         out += [f"## {_title(view, thread)}", "", "| layer | share | |", "|---|--:|---|"]
-        out += [f"| {_name(layer)} | {_text(fact)} | {MEANING[layer]} |" for layer, fact in _facts(view, thread)]
+        out += [f"| {layer_name(layer)} | {_text(fact)} | {MEANING[layer]} |" for layer, fact in _facts(view, thread)]
         out += [""]
         if thread.phases:
             out += ["```", *_phase_lines(view, thread), "```", ""]
@@ -70,15 +70,18 @@ def _facts(view: StacksView, thread: ThreadTime) -> Iterator[tuple[Layer, Fact]]
 def _layer_lines(view: StacksView, thread: ThreadTime) -> Iterator[str]:
     for layer, fact in _facts(view, thread):
         bar = "█" * max(1, round(_BAR * (fact.value or 0)))
-        yield f"{_name(layer):<16}{_text(fact):>7}  {bar}"
+        yield f"{layer_name(layer):<16}{_text(fact):>7}  {bar}"
 
 
 def _phase_lines(view: StacksView, thread: ThreadTime) -> list[str]:
     if not thread.phases:
         return []
     columns = [layer for layer, _ in _facts(view, thread)]
-    wide = [max(9, len(_name(layer)) + 2) for layer in columns]
-    rows = ["", f"{'phase':<16}{'time':>10}" + "".join(f"{_name(c):>{w}}" for c, w in zip(columns, wide, strict=True))]
+    wide = [max(9, len(layer_name(layer)) + 2) for layer in columns]
+    rows = [
+        "",
+        f"{'phase':<16}{'time':>10}" + "".join(f"{layer_name(c):>{w}}" for c, w in zip(columns, wide, strict=True)),
+    ]
     return rows + [_phase_row(view, thread, phase, columns, wide) for phase in thread.phases]
 
 
@@ -140,7 +143,8 @@ def _held(view: StacksView) -> str:
     return "" if view.held.value is None else f", {_text(view.held)} of the time, which is left out"
 
 
-def _name(layer: Layer) -> str:
+def layer_name(layer: Layer) -> str:
+    """The layer as people read it."""
     return {"aten": "ATen", "cuda_launch": "CUDA launch", "triton_launcher": "Triton launcher"}.get(
         layer, layer.replace("_", " ")
     )

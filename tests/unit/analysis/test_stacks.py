@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from xml.etree import ElementTree
 
 import jsonschema
 import numpy as np
@@ -21,7 +20,6 @@ from kdaprof.analysis.stacks_speedscope import speedscope
 from kdaprof.analysis.stacks_trace import Frame, last_ns, read_stacks
 from kdaprof.errors import BadFileError
 from kdaprof.report.stacks import markdown, terminal_lines
-from kdaprof.report.stacks_flame import flame_graph
 from kdaprof.runs.environment import Secrets
 from kdaprof.runs.stacks import HOLDS_FILE, Holds, NoStacks, StacksRecord, ThreadTicks
 from kdaprof.runs.stacks_file import read_holds, write_holds
@@ -319,19 +317,6 @@ def test_speedscope_keeps_later_stacks_at_their_times_where_a_thread_had_none_fo
     assert profile["samples"] == [[0], [], [1]]
     assert profile["weights"] == [30 * MS, 20 * MS, 50 * MS]
     assert sum(profile["weights"]) == profile["endValue"] - profile["startValue"]
-
-
-def test_the_flame_graph_is_as_wide_as_the_time() -> None:
-    root = ElementTree.fromstring(flame_graph(read_stacks(MIX, 0)))
-    boxes: dict[str, float] = {}
-    for group in root.iter("{http://www.w3.org/2000/svg}g"):
-        title, box = group[0].text, group[1]
-        assert title is not None
-        boxes[title] = float(box.get("width", "nan"))
-    nap = next(wide for title, wide in boxes.items() if title.startswith("nap "))
-    whole = next(wide for title, wide in boxes.items() if title.startswith("MainThread"))
-    assert nap / whole == pytest.approx(0.3, abs=0.01)
-    assert ElementTree.fromstring(flame_graph(())) is not None
 
 
 @pytest.mark.parametrize(
