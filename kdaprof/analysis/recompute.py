@@ -12,8 +12,8 @@ from kdaprof.analysis.view import RawRun
 from kdaprof.runs.codec import to_json
 from kdaprof.runs.facts import Fact
 from kdaprof.runs.results import CellResult, RunResults
-from kdaprof.runs.store import UTIL_FILE, read_run
-from kdaprof.runs.util import read_util
+from kdaprof.runs.store import read_run
+from kdaprof.runs.util import UTIL_FILE, read_util
 from kdaprof.timeline import parquet
 from kdaprof.timeline.columns import Timeline
 

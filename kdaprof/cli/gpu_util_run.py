@@ -24,7 +24,8 @@ from kdaprof.instruments.watch.watch import WatchOutcome, WatchPlan, watch
 from kdaprof.runs.atomic import TargetError
 from kdaprof.runs.environment import anonymised_argv, scrub
 from kdaprof.runs.ids import new_run_id
-from kdaprof.runs.store import UTIL_FILE, open_target
+from kdaprof.runs.store import open_target
+from kdaprof.runs.util import UTIL_FILE
 from kdaprof.runs.util_file import parts_of
 from kdaprof.runs.watch import WatchRecord, forget_begun, write_begun
 

@@ -8,15 +8,16 @@ from kdaprof.analysis.util_document import WatchView, gpu_util_document, view
 from kdaprof.analysis.util_join import busy_shares, intervals_of
 from kdaprof.cli.console import err_console, out_console, print_json
 from kdaprof.errors import BadFileError, Exit
-from kdaprof.report.gpu_util import PICTURE_FILE, markdown, terminal_lines
+from kdaprof.report.gpu_util import markdown, terminal_lines
 from kdaprof.report.gpu_util_picture import picture
 from kdaprof.runs.atomic import write_text
 from kdaprof.runs.codec import write_document
 from kdaprof.runs.older import make_way
-from kdaprof.runs.store import REPORT_FILE, UTIL_FILE
+from kdaprof.runs.store import REPORT_FILE
+from kdaprof.runs.util import UTIL_FILE
 from kdaprof.runs.util_csv import CSV_FILE, write_csv
 from kdaprof.runs.util_file import UtilFile, parts_folder, parts_of
-from kdaprof.runs.watch import WATCH_FILE, WATCH_KIND, WatchRecord, forget_begun, read_watch
+from kdaprof.runs.watch import PICTURE_FILE, WATCH_FILE, WATCH_KIND, WatchRecord, forget_begun, read_watch
 
 
 def derived(record: WatchRecord, folder: Path | None, steps: Path | None) -> WatchView:

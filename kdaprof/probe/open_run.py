@@ -10,8 +10,8 @@ from kdaprof.runs.cells import CellKey
 from kdaprof.runs.environment import Secrets, scrub
 from kdaprof.runs.record import CellRecord, RunRecord
 from kdaprof.runs.samples import Sample
-from kdaprof.runs.store import UTIL_FILE, RunWriter
-from kdaprof.runs.util import UtilReading, write_util
+from kdaprof.runs.store import RunWriter
+from kdaprof.runs.util import UTIL_FILE, UtilReading, write_util
 
 
 class OpenRun:

@@ -8,8 +8,7 @@ from kdaprof.analysis.util_document import MEANING, OWN_COST_WANTED, CardView, W
 from kdaprof.report.units import utc
 from kdaprof.runs.facts import Fact
 from kdaprof.runs.units import format_bytes, format_fraction, format_ns, format_value
-
-PICTURE_FILE = "gpu_util.svg"
+from kdaprof.runs.watch import PICTURE_FILE
 
 # fact → how the table calls it
 _ROWS = (

@@ -6,8 +6,9 @@ from kdaprof.analysis.step.sweep import Sweep
 from kdaprof.report.sweep import not_measured, sweep_document, sweep_lines, sweep_markdown, sweep_svg, sweep_title
 from kdaprof.runs.codec import dumps
 from kdaprof.runs.record import RunRecord
+from kdaprof.runs.store import SWEEP_FILES
 
-DOCUMENT, PAGE, PICTURE = "sweep.json", "sweep.md", "sweep.svg"
+DOCUMENT, PAGE, PICTURE = SWEEP_FILES
 
 
 def sweep_files(record: RunRecord, sweep: Sweep) -> dict[str, str]:

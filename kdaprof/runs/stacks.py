@@ -17,6 +17,8 @@ FLAME_FILE = "stacks.svg"
 TRACE_FILE = "stacks.chrometrace.json.gz"
 THREADS_FILE = "stacks_threads.parquet"
 HOLDS_FILE = "stacks_holds.parquet"
+STACKS_FILES = (STACKS_FILE, SPEEDSCOPE_FILE, FLAME_FILE, TRACE_FILE, THREADS_FILE, HOLDS_FILE)
+"""What a recording leaves beside its report; stops only with native stacks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,17 +14,24 @@ from kdaprof.errors import BadFileError, UsageError
 from kdaprof.runs.atomic import TargetError, write_text
 from kdaprof.runs.cells import CellKey
 from kdaprof.runs.codec import read_document, to_json, write_document
+from kdaprof.runs.older import make_way
 from kdaprof.runs.record import CellError, CellRecord, RunRecord
 from kdaprof.runs.results import CellResult, Finding, RunResults
 from kdaprof.runs.samples import Sample, read_samples, write_sample_tables, write_samples
+from kdaprof.runs.stacks import STACKS_FILES
+from kdaprof.runs.util import UTIL_FILE
+from kdaprof.runs.util_csv import CSV_FILE
+from kdaprof.runs.watch import PICTURE_FILE, WATCH_FILE, forget_begun
 
 RUN_FILE = "run.json"
 FACTS_FILE = "facts.json"
 FINDINGS_FILE = "findings.json"
 REPORT_FILE = "report.md"
-UTIL_FILE = "gpu_util.parquet"
+SWEEP_FILES = ("sweep.json", "sweep.md", "sweep.svg")
 SAMPLES_FOLDER = "samples.parquet"
 
+_WATCH_FILES = (UTIL_FILE, WATCH_FILE, CSV_FILE, PICTURE_FILE)
+_REPLACED = (RUN_FILE, FACTS_FILE, FINDINGS_FILE, REPORT_FILE, *SWEEP_FILES, *_WATCH_FILES)
 _NEEDED_BYTES = 64 << 20
 
 
@@ -122,9 +129,14 @@ def check_target(path: Path, *, force: bool = False, spoken: tuple[str, str] = F
 
 
 def _clear(path: Path) -> None:
-    """Remove an earlier run's own files, and nothing else: parts of two runs must not mix."""
-    for name in (RUN_FILE, FACTS_FILE, FINDINGS_FILE, REPORT_FILE, UTIL_FILE):
-        (path / name).unlink(missing_ok=True)
+    """Remove what an earlier run or watch left, stacks of its paths included, and nothing else: two must not mix.
+
+    The parts of an unfinished watch stay, since it may be one that runs around us; nothing reads them without the
+    record of its beginning.
+    """
+    stacks = (folder / name for folder in path.glob("stacks-*/") for name in (*STACKS_FILES, REPORT_FILE))
+    make_way(*(path / name for name in _REPLACED), *stacks)
+    forget_begun(path)
     for part in (*path.glob("timeline-*.parquet"), *(path / SAMPLES_FOLDER).glob("*.parquet")):
         part.unlink()
 

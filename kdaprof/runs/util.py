@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from kdaprof.runs.tables import read_table, write_rows
 
+UTIL_FILE = "gpu_util.parquet"
 SCHEMA_NAME = "kdaprof.gpu_util"
 SCHEMA_VERSION = 1
 

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kdaprof.runs.codec import read_document, to_json, write_document
-from kdaprof.runs.store import UTIL_FILE
+from kdaprof.runs.util import UTIL_FILE
 from kdaprof.runs.util_file import parts_folder
 
 WATCH_KIND = "gpu-util"
 WATCH_FILE = "gpu-util.json"
+PICTURE_FILE = "gpu_util.svg"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -109,6 +109,18 @@ def test_a_recording_without_stacks_has_no_picture_of_the_older_one(tmp_path: Pa
     assert names(out) == {"stacks.json", "report.md"}
 
 
+def test_a_killed_probe_leaves_no_watch_and_no_stacks_that_pass_for_its_own(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    older = {"gpu-util.json", "gpu_util.csv", "gpu_util.svg", "stacks-tensor/stacks.json", "sweep.json"}
+    for name in older:
+        file = out / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("older")
+    line = ["probe", "--path", "tensor", "--device", "cpu", "--stacks", "--out", "out", "--force"]
+    killed(tmp_path, line, (out / "run.json").exists)
+    assert not older & names(out)
+
+
 @pytest.mark.parametrize(
     ("verb", "left"),
     [

@@ -20,8 +20,8 @@ from kdaprof.analysis.view import RawRun
 from kdaprof.cli.main import main
 from kdaprof.runs.codec import dumps
 from kdaprof.runs.document import run_document, run_schema
-from kdaprof.runs.store import UTIL_FILE, RunWriter
-from kdaprof.runs.util import write_util
+from kdaprof.runs.store import RunWriter
+from kdaprof.runs.util import UTIL_FILE, write_util
 from kdaprof.timeline import parquet
 
 

@@ -14,8 +14,8 @@ from kdaprof.errors import BadFileError
 from kdaprof.runs.codec import dumps, to_json
 from kdaprof.runs.facts import Reason
 from kdaprof.runs.results import Finding, RunResults
-from kdaprof.runs.store import UTIL_FILE, RunWriter, read_results
-from kdaprof.runs.util import write_util
+from kdaprof.runs.store import RunWriter, read_results
+from kdaprof.runs.util import UTIL_FILE, write_util
 from kdaprof.timeline import parquet
 
 

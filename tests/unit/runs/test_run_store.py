@@ -22,6 +22,7 @@ from kdaprof.runs import codec, store
 from kdaprof.runs.atomic import TargetError
 from kdaprof.runs.ids import new_run_id
 from kdaprof.runs.samples import Sample, read_samples, write_samples
+from kdaprof.runs.watch import read_watch
 
 
 def samples(cell: str, count: int = 4) -> tuple[Sample, ...]:
@@ -254,6 +255,26 @@ def test_force_takes_away_an_earlier_run_and_nothing_else(written: Path) -> None
     (written / "timeline-a-profiled-cuda.parquet").write_bytes(b"x")
     store.open_target(written, force=True)
     assert [path.name for path in written.rglob("*") if path.is_file()] == ["notes.txt"]
+
+
+def test_force_takes_away_what_an_older_watch_sweep_or_stacks_would_lend_to_the_new_run(written: Path) -> None:
+    watch = ("gpu-util.json", "gpu_util.csv", "gpu_util.svg", "gpu_util.parquet")
+    for name in (*watch, "sweep.json", "sweep.md", "sweep.svg"):
+        (written / name).write_text("older")
+    for name in ("stacks.json", "stacks.svg", "stacks_holds.parquet", "report.md", "mine.txt", ".stacks.json.x.tmp"):
+        file = written / "stacks-fused" / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("older")
+    watching = written / ".gpu_util.parquet.parts"
+    watching.mkdir()
+    for name in ("gpu-util.json", "part-000001.parquet"):
+        (watching / name).write_text("older")
+    store.open_target(written, force=True)
+    left = {str(path.relative_to(written)) for path in written.rglob("*") if path.is_file()}
+    # The part may be of a watch that goes on.
+    assert left == {"stacks-fused/mine.txt", f"{watching.name}/part-000001.parquet"}
+    with pytest.raises(BadFileError):
+        read_watch(written)
 
 
 def test_a_folder_that_is_only_checked_keeps_the_run_that_is_there(written: Path) -> None:
