@@ -5,18 +5,21 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
-from kdaprof.analysis.ab.contract import Contract, Shape
+from kdaprof.analysis.ab.contract import Contract, Shape, StageShare
 from kdaprof.analysis.ab.document import ab_document
 from kdaprof.analysis.ab.evidence import ShapeEvidence
 from kdaprof.analysis.ab.result import Result
+from kdaprof.analysis.ab.stages import LoadRun, judge_stage_share
 from kdaprof.analysis.ab.stored import EVIDENCE_FILE, write_evidence
 from kdaprof.analysis.recompute import recompute
 from kdaprof.cli.alone import alone_on, card_of
 from kdaprof.cli.console import err_console
 from kdaprof.cli.stopping import stoppable
 from kdaprof.errors import UsageError
+from kdaprof.probe.ab.attempts import read_attempts, stop_rule
 from kdaprof.probe.ab.experiment import run_experiment
 from kdaprof.probe.ab.machine import Machine, this_machine
 from kdaprof.probe.ab.order import Hands, Order
@@ -50,8 +53,9 @@ def measured(
 ) -> Result:
     """Run the experiment; its folder is complete when this returns, whatever came out.
 
-    Errors: UsageError and TargetError before anything is measured; UnavailableError without the device, CardInUseError
-    when another run still measures on it after `wait_s` seconds.
+    Errors: UsageError, TargetError, and BadFileError for what is stored and needed, before anything is measured or
+    makes way; UnavailableError without the device, CardInUseError when another run still measures on it after `wait_s`
+    seconds.
     """
     folder = out or Path("runs") / new_run_id(f"ab-{contract.name}")
     order = Order(
@@ -63,13 +67,15 @@ def measured(
         store=store,
         command=tuple(command),
     )
+    load = cache(recompute)  # once for a run that a gate needs, however often it is asked for
     _check_sides(order)
+    _check_stored(order, load)
     machine = this_machine(contract.measure.device)
     with alone_on(card_of(machine.device), command=" ".join(command), wait_s=wait_s):
-        return _measured(order, machine, path, force=force)
+        return _measured(order, machine, path, load, force=force)
 
 
-def _measured(order: Order, machine: Machine, path: Path, *, force: bool) -> Result:
+def _measured(order: Order, machine: Machine, path: Path, load: LoadRun, *, force: bool) -> Result:
     folder = order.out
     open_target(folder, force=force)
     _forget_older(order)
@@ -79,7 +85,7 @@ def _measured(order: Order, machine: Machine, path: Path, *, force: bool) -> Res
         run=run_command,
         worker=worker,
         probe=probe_shape,
-        load=recompute,
+        load=load,
         unix_ns=time.time_ns,
         progress=_Lines(),
     )
@@ -104,6 +110,18 @@ def _check_sides(order: Order) -> None:
             raise UsageError(f'{name!r}: a side of kind "targets" is a package.module:make_step')
         if contract.repository is not None:
             commit_of((order.folder / contract.repository.path).resolve(), name)
+
+
+def _check_stored(order: Order, load: LoadRun) -> None:
+    """Read what the experiment will need, before the folder is made, or what is in it makes way.
+
+    Errors: BadFileError for an earlier attempt or a gate's run that cannot be read; UsageError when the contract
+    changed since its first attempt.
+    """
+    stop_rule(order.contract, read_attempts(order.store, order.contract.name))
+    for gate in order.contract.gates:
+        if isinstance(gate, StageShare):
+            judge_stage_share(gate, order.folder, load)
 
 
 def _forget_older(order: Order) -> None:

@@ -193,6 +193,23 @@ def test_a_mistyped_side_costs_no_older_experiment(
     assert {(experiment / name).read_text() for name in names(experiment)} == {"older"}
 
 
+def test_what_an_experiment_needs_and_cannot_read_costs_no_older_one(
+    experiment: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    contract, store = Path("contract.toml"), Path("store")
+    share = '[[gates]]\nkind = "stage-share"\nrun = "gone"\ncell = "a"\nstages = ["b"]\nmin = 0.2\n'
+    line = ["ab", "contract.toml", "--out", "out", "--force", "--store", "store"]
+    contract.write_text(HEAD + TARGETS + SHAPES + share + GATE)
+    assert main(line) == Exit.ERROR
+    assert "gone: no such run directory" in capsys.readouterr().err
+    contract.write_text(HEAD + TARGETS + SHAPES + GATE)
+    (store / "ab/trial").mkdir(parents=True)
+    (store / "ab/trial/1.json").write_text("{")
+    assert main(line) == Exit.ERROR
+    assert "1.json" in capsys.readouterr().err
+    assert {(experiment / name).read_text() for name in names(experiment)} == {"older"}
+
+
 def test_an_experiment_begins_without_the_older_runs_of_its_shapes(
     experiment: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
