@@ -33,8 +33,12 @@ class LoopRank:
 
 
 def loop_ranks(runs: Sequence[tuple[int, RawRun, RunResults]]) -> tuple[LoopRank, ...]:
-    """(rank, run, results) of each, in the order of ranks; () unless all of them are watched loops."""
-    if not runs or not all(_is_loop(raw) for _, raw, _ in runs):
+    """(rank, run, results) of each, in the order of ranks; () unless all of them are watched loops.
+
+    A rank that was killed before its first steps were stored has no walls.
+    """
+    stored = [raw for _, raw, _ in runs if raw.record.cells]
+    if not stored or not all(map(_is_loop, stored)):
         return ()
     windows = [_last_window(raw) for _, raw, _ in runs]
     known = [window for window in windows if window is not None]

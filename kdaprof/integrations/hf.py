@@ -19,6 +19,7 @@ import torch
 from torch import nn
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from kdaprof.errors import UsageError
 from kdaprof.integrations.steps import StepProfiler, WindowPlan
 
 _TOKEN_INPUTS = ("input_ids", "inputs_embeds", "decoder_input_ids")
@@ -129,7 +130,8 @@ class StepProfilerCallback(TrainerCallback):
 
     def summary(self) -> str:
         """The tables of the finished run. UsageError before training has ended."""
-        assert self._prof is not None  # there is nothing to sum up before on_train_begin
+        if self._prof is None:
+            raise UsageError("training has not begun, so that there is nothing to sum up: summary() follows train()")
         return self._prof.summary()
 
     def _close(self, why: str | None) -> None:

@@ -52,11 +52,17 @@ def _grid(ranks: Sequence[LoopRank]) -> tuple[list[str], list[list[str]]]:
             _DASH if rank.host_bound is None or rank.host_bound.value is None else _share(rank.host_bound),
             _DASH if rank.collective_ns is None else format_ns(rank.collective_ns),
             _DASH if rank.wait_ns is None else format_ns(rank.wait_ns),
-            "straggler: the others wait for it" if rank.straggler else "",
+            _remark(rank),
         ]
         for rank in ranks
     ]
     return ["rank", *phases, "host-bound", "collectives", "waits", ""], rows
+
+
+def _remark(rank: LoopRank) -> str:
+    if not rank.walls:
+        return "no step of it was stored"
+    return "straggler: the others wait for it" if rank.straggler else ""
 
 
 def _time(fact: Fact | None) -> str:

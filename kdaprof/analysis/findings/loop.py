@@ -72,6 +72,7 @@ def own_cost(views: Sequence[CellView]) -> Iterator[Finding]:
             text=(
                 f"watching takes {format_ns(cost.whole_ns)} of a step of {format_ns(wall)} ({format_fraction(share)}): "
                 f"{cost.phases} phases at {format_ns(cost.phase_ns)}, the step itself {format_ns(cost.step_ns)}"
+                + (f", storing it {format_ns(cost.store_ns)}" if cost.store_ns is not None else "")
             ),
             evidence={"own_ns": round(cost.whole_ns), "wall_ns": wall, "own_share": share, "phases": cost.phases},
             threshold={"own_share_max": COST_SHARE_MAX},

@@ -141,10 +141,10 @@ class LoopRun:
         self._writing = self._disk.submit(self._write)
 
     def note(self, what: str, error: BaseException) -> None:
-        """Say once what went wrong: what fails once may fail every half minute."""
-        text = f"{what}: {type(error).__name__}: {error}"
-        if text not in self.notes:
-            self.notes.append(text)
+        """Say once what went wrong: what fails once may fail every half minute, each time with another file's name."""
+        failure = f"{what}: {type(error).__name__}: "
+        if not any(note.startswith(failure) for note in self.notes):
+            self.notes.append(f"{failure}{error}")
 
     def _wait(self) -> None:
         """Let the write behind the loop come to its end."""
@@ -181,9 +181,10 @@ class LoopRun:
         """The last flush, with the conditions after and the end times. Errors: TargetError."""
         try:
             self._wait()
-            # What follows comes after the loop: no step pays for it.
-            ns, steps = self._stored_ns, self.steps - len(self._fresh)
-            stored = (OwnCost(name=STORE_COST, ns=ns / steps, n=steps),) if steps else ()
+            # What follows comes after the loop: no step pays for it. What came before is a mean over all steps: a first
+            # one that compiled for a minute was stored alone.
+            ns, steps = self._stored_ns, self.steps
+            stored = (OwnCost(name=STORE_COST, ns=ns / steps, n=steps),) if ns else ()
             self.flush()
         finally:
             self._disk.shutdown()

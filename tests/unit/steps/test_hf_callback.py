@@ -196,6 +196,11 @@ def test_an_exception_leaves_a_partial_run_and_no_hooks_behind(tmp_path: Path) -
         train(tmp_path, model=model)
 
 
+def test_a_summary_before_training_is_a_usage_error(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"summary\(\) follows train\(\)"):
+        StepProfilerCallback(tmp_path / "run").summary()
+
+
 def test_importing_kdaprof_does_not_import_transformers() -> None:
     code = "import kdaprof, kdaprof.integrations, sys; assert 'transformers' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
@@ -16,6 +17,7 @@ from kdaprof.analysis.loop_ranks import loop_ranks
 from kdaprof.analysis.recompute import load_raw
 from kdaprof.cli.main import main
 from kdaprof.errors import BadFileError, UsageError
+from kdaprof.report.loop_ranks import ranks_markdown
 from kdaprof.runs import ranks as ranks_module
 from kdaprof.runs.history import read_history
 from kdaprof.runs.ranks import Rank, rank_folders, rank_of
@@ -79,6 +81,17 @@ def test_the_report_shows_ranks_side_by_side(job: Path, capsys: pytest.CaptureFi
     assert main(["report", str(job), "--md"]) == 0
     assert "| 1    |" in capsys.readouterr().out
     assert main(["report", str(job), "--check"]) == 0
+
+
+def test_a_rank_that_was_killed_before_it_stored_a_step_stands_beside_the_others(job: Path) -> None:
+    first, second = (load_raw(folder) for folder in rank_folders(job))
+    killed = replace(second, record=replace(second.record, cells=(), complete=False), samples={}, timelines={})
+    ranks = loop_ranks([(rank, raw, derive(raw)) for rank, raw in enumerate((first, killed))])
+    assert [bool(rank.walls) for rank in ranks] == [True, False]
+    last = next(line for line in ranks_markdown(ranks) if line.startswith("| 1 "))
+    assert last.count("—") == len(first.record.cells) + 3
+    assert last.endswith("| no step of it was stored |")
+    assert loop_ranks([(1, killed, derive(killed))]) == ()
 
 
 def test_a_missing_rank_and_one_too_many_are_named(job: Path) -> None:

@@ -42,6 +42,7 @@ from kdaprof.runs.document import run_document, run_schema
 from kdaprof.runs.history import read_history
 from kdaprof.runs.samples import Sample
 from kdaprof.runs.store import RunWriter
+from kdaprof.runs.units import format_ns
 
 B, T = 2, 16
 NO_WINDOWS = WindowPlan(most=0)
@@ -434,8 +435,23 @@ def test_the_cost_of_storing_in_the_loop_is_told_with_the_others(tmp_path: Path)
                 prof._run.flush_behind()
     (cost,) = (cost for cost in load_raw(tmp_path / "run").record.overhead if cost.name == STORE_COST)
     assert cost.ns > 0
-    assert 0 < cost.n <= 30  # short steps come in together
+    assert cost.n == 40
     assert " to store it, " in prof.summary().splitlines()[-1]
+
+
+def test_a_first_step_that_is_stored_alone_does_not_pass_its_cost_for_every_step_s(tmp_path: Path) -> None:
+    with profiler(tmp_path / "run") as prof:
+        for index in range(40):
+            with prof.step(), prof.phase("fwd"):
+                pass
+            if index == 0:  # as behind a step that compiled for more than half a minute
+                prof._recorder.read()
+                prof._run.flush()
+    raw = load_raw(tmp_path / "run")
+    (cost,) = (cost for cost in raw.record.overhead if cost.name == STORE_COST)
+    assert cost.n == 40
+    (finding,) = (one for one in derive(raw).findings if one.id == "watching-costs")
+    assert f"storing it {format_ns(cost.ns)}" in finding.text
 
 
 def test_storing_after_the_loop_costs_no_step(tmp_path: Path) -> None:
@@ -457,6 +473,20 @@ def test_a_full_disk_is_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
             pass
     assert prof.notes[0].startswith("the run could not be closed: TargetError: samples: cannot write (No space left")
     assert prof.notes[0][:60] in prof.summary()  # the record on the disk holds no note of it
+
+
+def test_windows_that_find_no_room_are_one_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: Path, timeline: object) -> None:
+        raise TargetError(f"{path.name}: cannot write (No space left on device); free space")
+
+    monkeypatch.setattr("kdaprof.timeline.parquet.write", full)
+    with profiler(tmp_path / "run", windows=WindowPlan(first=1, every=3, steps=1, most=3)) as prof:
+        for _ in range(9):
+            with prof.step(), prof.phase("fwd"):
+                pass
+    (note,) = prof.notes
+    assert note.startswith("a profiled window was lost: TargetError: timeline-")
+    assert "-000001.parquet: cannot write (No space left" in note
 
 
 def test_the_live_line_at_any_cadence(tmp_path: Path) -> None:
