@@ -132,7 +132,7 @@ def _choose(wanted: Wanted, around: Surroundings, nvml: Reading[Nvml]) -> Chosen
     """The cards; none, with the reason, where a command runs anyway."""
     try:
         if nvml.value is None:
-            raise UnavailableError(f"no NVML: {nvml.reason}")
+            raise UnavailableError(f"no NVML: {nvml.reason}: `kdaprof doctor` says what to do")
         return choose(nvml.value, wanted.gpus, around.environ)
     except UnavailableError as error:
         if not wanted.argv:

@@ -30,6 +30,7 @@ STUCK_NS = 5_000_000_000
 FINISH_S = 20.0
 """How long py-spy may take to write what it has."""
 
+_AGAIN = "record again once it is there; the command itself ran, unwatched"
 _METER_HZ = 100
 _LOOK_EVERY = 10  # ticks of the meter between two looks at the target's state
 _ENDS = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
@@ -135,7 +136,7 @@ class _Session:
                 except KdaprofError as error:
                     if self._command is None:
                         raise
-                    missing = NoStacks(kind="not-supported", text=str(error), next="the command runs unwatched")
+                    missing = NoStacks(kind="not-supported", text=str(error), next=_AGAIN)
                 code = self._watched(spy, pid, meter, holds, began_ns)
                 ended_ns = self._ended_ns if self._ended_ns is not None else self._clock.now_ns()
                 found = None if spy is None else spy.trace()

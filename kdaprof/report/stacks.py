@@ -35,8 +35,7 @@ def markdown(view: StacksView) -> str:
         "# Host stacks",
         "",
         *([f"Began {utc(began)}.", ""] if began is not None else []),
-        f"![Flame graph]({FLAME_FILE})",
-        "",
+        *([f"![Flame graph]({FLAME_FILE})", ""] if view.record.missing is None else []),
     ]
     for thread in view.threads:
         out += [f"## {_title(view, thread)}", "", "| layer | share | |", "|---|--:|---|"]

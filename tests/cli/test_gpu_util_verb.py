@@ -150,6 +150,7 @@ def test_without_nvml_a_command_runs_anyway_and_nothing_else_does(tmp_path: Path
     assert alone.returncode == 5
     assert alone.stderr.count("\n") == 1
     assert "no NVML" in alone.stderr
+    assert "`kdaprof doctor` says what to do" in alone.stderr
     inside = gpu_util(tmp_path, "--", sys.executable, "-c", "print('ran'); exit(3)", script=absent)
     assert (inside.returncode, inside.stdout) == (3, "ran\n")
     assert "runs unwatched" in inside.stderr

@@ -114,6 +114,9 @@ def test_a_failing_command_s_code_passes_through(
     monkeypatch.setenv("FAKE_CSV", "==WARNING== No kernels were profiled.\n")
     assert main(["ncu", "--force", "--out", str(fake_ncu), "--", "sh", "-c", "exit 23"]) == 23
     assert "before any launch was profiled" in capfd.readouterr().err
+    monkeypatch.setenv("FAKE_CSV", "none")
+    assert main(["ncu", "--force", "--out", str(fake_ncu), "--", "sh", "-c", "exit 143"]) == 143
+    assert "ncu ended with exit code 143 (SIGTERM) and wrote no" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(

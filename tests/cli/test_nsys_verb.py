@@ -93,6 +93,18 @@ def test_no_report_is_never_a_success(
     assert err.count("\n") == 1
 
 
+def test_a_tool_that_a_signal_ended_is_not_blamed_on_the_disk(
+    fake_nsys: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FAKE_NO_REPORT", "1")
+    assert main(["nsys", "--out", str(fake_nsys), "--", "sh", "-c", "exit 143"]) == 143
+    err = capfd.readouterr().err
+    assert "nsys ended with exit code 143 (SIGTERM), before it wrote one: record again" in err
+    assert "the folder is full" not in err
+    assert main(["nsys", "--out", str(fake_nsys), "--force", "--", "sh", "-c", "exit 255"]) == 255
+    assert "exit code 255: its own messages" in capfd.readouterr().err  # no signal has this number
+
+
 def test_a_dry_run_prints_lines_that_need_no_nsys_here(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from kdaprof.instruments.nsight.tool import Spawn, ToolFailedError
+from kdaprof.instruments.nsight.tool import Spawn, ToolFailedError, ended
 from kdaprof.instruments.nvtx import DOMAIN
 from kdaprof.runs.older import make_way
 from kdaprof.timeline.ncu_csv import METRICS, NcuReport, NoKernelsError, read
@@ -61,9 +61,7 @@ def record(
     make_way(plan.csv)
     code = spawn(profile_line(ncu, plan), {**environ, **ENVIRON}, quiet_stdout=quiet_stdout)
     if not plan.csv.is_file():
-        raise ToolFailedError(
-            f"ncu ended with exit code {code} and wrote no {plan.csv}: its own messages are above", code
-        )
+        raise ToolFailedError(f"{ended('ncu', code)} and wrote no {plan.csv}: its own messages are above", code)
     try:
         return read(plan.csv), code
     except NoKernelsError as error:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from kdaprof.instruments.nsight.tool import Spawn, ToolFailedError
+from kdaprof.instruments.nsight.tool import Spawn, ToolFailedError, ended, signal_of
 from kdaprof.instruments.nvtx import DOMAIN
 from kdaprof.runs.older import make_way
 from kdaprof.runs.store import REPORT_FILE
@@ -86,21 +86,27 @@ def record(nsys: str, plan: NsysPlan, spawn: Spawn, environ: Mapping[str, str], 
 def _require_report(plan: NsysPlan, code: int) -> None:
     if _filled(plan.folder / REPORT):
         return
-    ended = "the command ended with exit code 0" if code == 0 else f"nsys ended with exit code {code}"
+    how = "the command ended with exit code 0" if code == 0 else ended("nsys", code)
     if _filled(plan.folder / UNFINISHED):
         raise ToolFailedError(
             f"{plan.folder / UNFINISHED}: nsys recorded but could not import it (its QdstrmImporter is missing or does "
             "not match): install nsys whole, or import the file with `QdstrmImporter -i` of the same version",
             code,
         )
+    if signal_of(code) is not None:
+        raise ToolFailedError(
+            f"nsys made no report in {plan.folder} and {how}, before it wrote one: record again, or less of it "
+            "with --capture",
+            code,
+        )
     if plan.capture is not None:
         raise ToolFailedError(
-            f"nsys made no report in {plan.folder} and {ended}: did range {plan.capture!r} of domain {plan.domain!r} "
+            f"nsys made no report in {plan.folder} and {how}: did range {plan.capture!r} of domain {plan.domain!r} "
             "ever begin? leave --capture out to record all, or see `kdaprof nsys --help` for the names of ranges",
             code,
         )
     raise ToolFailedError(
-        f"nsys made no report in {plan.folder} and {ended}: its own messages are above; "
+        f"nsys made no report in {plan.folder} and {how}: its own messages are above; "
         "often the folder is full, or the command could not be started",
         code,
     )

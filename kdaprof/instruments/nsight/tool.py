@@ -113,6 +113,20 @@ def spawn_attached(command: Sequence[str], environ: Mapping[str, str], *, quiet_
     return code
 
 
+def signal_of(code: int) -> str | None:
+    """Name of the signal that an exit code of 128 + N speaks of; None for any other code."""
+    try:
+        return signal.Signals(code - 128).name
+    except ValueError:
+        return None
+
+
+def ended(name: Name, code: int) -> str:
+    """How the tool ended, with the signal's name where one ended it."""
+    by = signal_of(code)
+    return f"{name} ended with exit code {code}{'' if by is None else f' ({by})'}"
+
+
 def shown(line: Sequence[str], environ: Mapping[str, str]) -> str:
     """A line as one would type it, with the variables that belong to it."""
     return " ".join([*(f"{name}={shlex.quote(value)}" for name, value in environ.items()), shlex.join(line)])

@@ -301,6 +301,8 @@ def test_no_stacks_is_a_document_with_the_way_out() -> None:
     jsonschema.validate(json.loads(json.dumps(document)), stacks_schema())
     assert document["threads"] == []
     assert "what to do: docker run --cap-add=SYS_PTRACE" in terminal_lines(view)
+    assert "stacks.svg" not in markdown(view)
+    assert "![Flame graph](stacks.svg)" in markdown(stacks_view(record(), MIX, (COUNTED,)))
 
 
 def test_speedscope_holds_every_stack_with_its_time() -> None:

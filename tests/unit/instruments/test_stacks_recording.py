@@ -201,6 +201,9 @@ def test_without_py_spy_a_command_runs_and_a_process_is_refused(sleeper: int) ->
     found = record(plan, MonotonicClock(), spawn=absent, leave=lambda: None, last_ns=last_ns)
     assert found.record.child is not None
     assert found.record.child.exit == 3
+    assert found.record.missing is not None
+    assert "pip install" in found.record.missing.text
+    assert found.record.missing.next == "record again once it is there; the command itself ran, unwatched"
     beside = StacksPlan(rate_hz=100, native=False, command=("k",), pid=sleeper)
     with pytest.raises(UnavailableError, match="pip install"):
         record(beside, MonotonicClock(), spawn=absent, leave=lambda: None, last_ns=last_ns)
