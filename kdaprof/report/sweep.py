@@ -89,17 +89,39 @@ def sweep_lines(
     missing: Sequence[CellRecord] = (),
 ) -> list[str]:
     """The sweep in lines of Markdown: the fits first, then where the step turns and what is `missing`, every point."""
+    lines = [line_text(over), "", *text_table(*fit_table(over, fits))]
+    lines += ["", *(f"- {sentence}" for sentence in said(over, points, fits, turns, missing)), ""]
     work = " · ".join(over)
-    lines = [f"wall = fixed + slope · {work}", ""]
-    rows = [(f.path, f.mode, str(f.fixed.n), _figure(f.fixed), _figure(f.slope), _worst(f.residuals_ns)) for f in fits]
-    lines += text_table(("path", "mode", "points", "fixed", f"slope a unit of {work}", "largest residual"), rows)
-    said = [*reasons(fits), *(turn_text(t, work) for t in turns), *(halvings(points) if over == ("iters",) else ())]
-    lines += ["", *(f"- {sentence}" for sentence in (*said, *_missing(missing, over))), ""]
     shown = [
         (p.key.path, p.key.mode, _product(p, over), _figure(p.wall), _figure(p.busy), _share(p.host_bound))
         for p in points
     ]
     return [*lines, *text_table(("path", "mode", work, "wall", "GPU busy", "host-bound"), shown, right=(2,))]
+
+
+def line_text(over: Sequence[str]) -> str:
+    """What is fitted: `wall = fixed + slope · B`."""
+    return f"wall = fixed + slope · {' · '.join(over)}"
+
+
+def fit_table(over: Sequence[str], fits: Sequence[Fit]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Headers and rows of the lines."""
+    headers = ("path", "mode", "points", "fixed", f"slope a unit of {' · '.join(over)}", "largest residual")
+    return headers, [
+        (f.path, f.mode, str(f.fixed.n), _figure(f.fixed), _figure(f.slope), _worst(f.residuals_ns)) for f in fits
+    ]
+
+
+def said(
+    over: Sequence[str],
+    points: Sequence[Point],
+    fits: Sequence[Fit],
+    turns: Sequence[Turn],
+    missing: Sequence[CellRecord] = (),
+) -> list[str]:
+    """In sentences: why a line may not be quoted, where a step turns, what halving brings, what is `missing`."""
+    turned = (turn_text(t, " · ".join(over)) for t in turns)
+    return [*reasons(fits), *turned, *(halvings(points) if over == ("iters",) else ()), *_missing(missing, over)]
 
 
 def _product(point: Point, over: Sequence[str]) -> str:

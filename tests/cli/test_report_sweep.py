@@ -136,3 +136,21 @@ def test_a_run_that_sweeps_nothing_gets_no_such_file(sweep: Path) -> None:
         (sweep / name).unlink()
     assert main(["report", str(sweep), "--write"]) == 0
     assert not [name for name in FILES if (sweep / name).exists()]
+
+
+def test_the_html_page_shows_the_line_behind_the_verdict(sweep: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    assert main(["report", str(sweep), "--html", "--out", str(page)]) == 0
+    text = page.read_text(encoding="utf-8")
+    assert text.index('id="verdict"') < text.index('id="sweep"') < text.index('id="conditions"')
+    part = text[text.index('id="sweep"') : text.index('id="corrections"')]
+    assert "wall = fixed + slope · iters" in part
+    assert "4 iterations instead of 8" in part
+    assert "fused eager: 1 takes 5.81 ms" in part, "the chart in words"
+    assert "fused eager line" in text
+
+
+def test_a_run_that_is_no_sweep_has_no_line(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    assert main(["report", str(STORED.parent / "h200-step"), "--html", "--out", str(page)]) == 0
+    assert 'id="sweep"' not in page.read_text(encoding="utf-8")

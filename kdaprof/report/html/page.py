@@ -10,6 +10,7 @@ from kdaprof.analysis.view import RawRun
 from kdaprof.report.html.comparison import comparison
 from kdaprof.report.html.model import Page, Section, Subject
 from kdaprof.report.html.sections import figures, machine, proof, step, summary
+from kdaprof.report.html.sections.sweep import sweep
 from kdaprof.report.html.sections.timeline import timeline
 from kdaprof.report.markdown import title
 from kdaprof.report.pairs import cells_of, naming, pairs_of
@@ -27,6 +28,7 @@ EVENTS = (16_000, 8_000, 3_000, 0)
 
 SECTIONS: tuple[Callable[[Subject], Section | None], ...] = (
     summary.verdict,
+    sweep,
     summary.corrections,
     summary.conditions,
     figures.main,

@@ -57,6 +57,8 @@ def blank(height: int, **layout: Any) -> Any:
         "hoverlabel": {"font": {"family": _FONT, "size": 12.5}},
         "legend": {"orientation": "h", "x": 0, "y": 1.02, "xanchor": "left", "yanchor": "bottom"},
         "hovermode": "closest",
+        # Plotly's own choice beside a transparent page is a grey box over the legend.
+        "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": GREY, "activecolor": WALL},
     }
     return go.Figure(layout=base | layout)
 
