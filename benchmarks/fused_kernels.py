@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import fields, replace
 from multiprocessing import get_context
@@ -250,8 +251,34 @@ def call(shape: tuple[int, ...], dtype: str, precision: str) -> None:
         where = f"  the backward begins at {median(begins[50:]) / 1e3:.1f}" if begins else ""
         print(f"{name}: wall {median(walls[50:]) / 1e3:.1f} us  host {median(hosts[50:]) / 1e3:.1f}{where}  "
               f"pipelined {pipelined / 1e3:.1f}  peak beyond inputs {peak / 1e6:.1f} MB")  # fmt: skip
+        print(f"    launches at {', '.join(f'{at:.0f}' for at in launches(body))} us")
     hooks.on_backward = None
     print({name: round(us, 1) for name, us in busy(args, precision, 30).items()})
+
+
+def launches(body: Callable[[], Any], calls: int = 60) -> list[float]:
+    """When the host comes to each launch of a call, in median microseconds after its start, the GPU idle before."""
+    import torch  # noqa: PLC0415
+
+    from kdaprof.kda.fused.stage import Stage  # noqa: PLC0415
+
+    plain, seen, rows = Stage.__call__, [], []
+
+    def noted(stage: Any, *arguments: Any) -> None:
+        seen.append(time.perf_counter_ns())
+        plain(stage, *arguments)
+
+    Stage.__call__ = noted  # type: ignore[method-assign]
+    try:
+        for _ in range(calls):
+            seen.clear()
+            torch.cuda.synchronize()
+            begin = time.perf_counter_ns()
+            body()
+            rows.append([(at - begin) / 1e3 for at in seen])
+    finally:
+        Stage.__call__ = plain  # type: ignore[method-assign]
+    return [median(column) for column in zip(*rows, strict=True)]
 
 
 def cold(shape: tuple[int, ...], dtype: str, precision: str) -> None:
