@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from fake_driver import machine
 
@@ -20,6 +21,7 @@ from ab_parts import GATE, HEAD, REPOSITORY, REVISIONS, SHAPES, TARGETS, PaperMa
 from kdaprof.cli import ab_run, roofline
 from kdaprof.cli.main import main
 from kdaprof.errors import Exit
+from kdaprof.runs.watch import read_watch
 
 CARD = "FakeCard('GPU-aaaa', '00000000:01:00.0')"
 SHORT_PARTS = """\
@@ -61,7 +63,7 @@ def test_a_killed_watch_is_read_and_not_the_older_one(tmp_path: Path) -> None:
     (out / ".gpu_util.csv.x1.tmp").write_text("half a file")
     parts = out / ".gpu_util.parquet.parts"
     again = ["gpu-util", "--hz", "100", "--out", "out", "--force"]
-    killed(tmp_path, again, lambda: len(list(parts.glob("part-*"))) >= 2, env)
+    killed(tmp_path, again, lambda: len(list(parts.glob("part-*"))) >= 8, env)  # more than the third will have
     left = {path.name for path in out.iterdir()}
     assert left == {"notes.txt", parts.name}
     read = kdaprof(tmp_path, "gpu-util", "--read", "out", "--json", env=env)
@@ -72,6 +74,8 @@ def test_a_killed_watch_is_read_and_not_the_older_one(tmp_path: Path) -> None:
     third = kdaprof(tmp_path, "gpu-util", "--hz", "20", "--duration", "0.3", "--out", "out", "--force", env=env)
     assert third.returncode == 0, third.stderr
     assert names(out) == whole | {"notes.txt", f"{parts.name}/mine.txt"}
+    times = pq.read_table(out / "gpu_util.parquet").column("t_ns").to_pylist()
+    assert min(times) >= read_watch(out).started_monotonic_ns
 
 
 @pytest.mark.parametrize("verb", ["gpu-util", "stacks"])
