@@ -7,7 +7,7 @@ next random number on the card raises. Importing this module imports torch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -86,6 +86,9 @@ class _RandomState:
 # The pinned-memory allocator keeps a filter that points at the graph, and Python cannot take it back: a graph whose
 # capture broke must not be destroyed while the process lives. It is a few hundred bytes.
 _BROKEN: list[torch.cuda.CUDAGraph] = []
+
+_SHARED_POOL = (0, 0)
+"""The id of the pool that eager code uses."""
 
 
 class CudaGraphBackend:
@@ -183,3 +186,14 @@ class CudaGraphBackend:
         """Memory held now, private pools included."""
         stats = torch._C._cuda_memoryStats(self._index)
         return PoolMemory(stats["reserved_bytes"]["all"]["current"], stats["allocated_bytes"]["all"]["current"])
+
+
+def private_pools(device_index: int) -> int:
+    """Bytes that all graphs' private pools took from the driver, compiled regions' among them."""
+    return private_bytes(torch.cuda.memory_snapshot(), device_index)  # type: ignore[no-untyped-call]
+
+
+def private_bytes(segments: Iterable[Mapping[str, Any]], device_index: int) -> int:
+    """Of the segments of a memory snapshot, the bytes of those on one device that eager code cannot use."""
+    mine = (segment for segment in segments if segment["device"] == device_index)
+    return sum(segment["total_size"] for segment in mine if tuple(segment["segment_pool_id"]) != _SHARED_POOL)

@@ -12,6 +12,7 @@ import torch
 from kdaprof.analysis.derive import derive
 from kdaprof.analysis.recompute import load_raw
 from kdaprof.analysis.step.attribution import attributions
+from kdaprof.instruments.graph_backend import private_pools
 from kdaprof.probe.step.capture import capture_step, check_replays
 from kdaprof.probe.step.check import check_step
 from kdaprof.probe.step.plan import STEP_CONTEXTS, STEP_EFFORT, StepRequest
@@ -88,11 +89,12 @@ def test_a_step_takes_the_fused_path_in_every_context_that_trains(context: str) 
 
 @pytest.mark.parametrize("mode", ["graph", "graphed-callables", "reduce-overhead"])
 def test_captured_steps_do_what_eager_steps_do(mode: str) -> None:
-    made = capture_step(spec(), mode, torch.cuda.memory_reserved)
+    made = capture_step(spec(), mode, lambda: private_pools(torch.cuda.current_device()))
     assert made.case is not None, made.capture
     assert made.capture.check is not None
     assert made.capture.check.passed, made.capture.check
     assert made.capture.stale_check_failed
+    assert (made.capture.pool_bytes or 0) > 0
 
 
 def test_a_wrong_replay_fails_the_check() -> None:

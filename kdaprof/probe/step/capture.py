@@ -47,14 +47,16 @@ class Made:
     capture: Capture
 
 
-def capture_step(spec: StepSpec, mode: str, reserved: Callable[[], int]) -> Made:
+def capture_step(spec: StepSpec, mode: str, private_pools: Callable[[], int]) -> Made:
     """The step in `mode`, and its comparison with eager.
 
     `graph`: forward, backward, optimiser and average as one graph. `graphed-callables`: the student's forward and
     backward by `torch.cuda.make_graphed_callables`, the rest eager. `reduce-overhead`: student and teacher through
-    `torch.compile(mode="reduce-overhead")`. `reserved()` reads the memory that torch holds.
+    `torch.compile(mode="reduce-overhead")`. `private_pools()` reads the bytes of all graphs' pools. All that torch
+    holds would not do: `make_graphed_callables` empties the cache first, so that it may hold less afterwards.
     """
-    before = reserved()
+    before = private_pools()
+    pool: int | None
     static = StepCase(spec)
     if mode == "graph":
         made = capture(lambda: _whole(static))
@@ -67,7 +69,8 @@ def capture_step(spec: StepSpec, mode: str, reserved: Callable[[], int]) -> Made
         case.prepare(0)
         case.run()
         torch.cuda.synchronize()
-        pool = max(0, reserved() - before)
+        grown = private_pools() - before
+        pool = grown if grown > 0 else None  # something was captured: no growth means that it was not seen
     check, stale = check_replays(case, StepCase(spec))
     return Made(case, Capture(captured=True, pool_bytes=pool, check=check, stale_check_failed=stale))
 

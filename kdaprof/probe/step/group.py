@@ -10,6 +10,7 @@ import torch
 
 from kdaprof.errors import UnavailableError
 from kdaprof.instruments.compiles import CompileWatch
+from kdaprof.instruments.graph_backend import private_pools
 from kdaprof.instruments.timing import time_call
 from kdaprof.probe.bench import Bench
 from kdaprof.probe.failures import describe, status_of
@@ -134,7 +135,7 @@ class StepGroup:
         if spec.key not in self._steps:
             raise UnavailableError("the eager step that would be captured did not run")
         made = []
-        gate = observe_gate(lambda: made.append(capture_step(spec, key.mode, self._reserved)))
+        gate = observe_gate(lambda: made.append(capture_step(spec, key.mode, self._private_pools)))
         case, taken = made[0].case, made[0].capture
         self._note((key,), capture=taken, check=taken.check, gate=gate if spec.key.path != COPY_PATH else None)
         if case is None:
@@ -146,9 +147,8 @@ class StepGroup:
         self._modes[key] = case
         self._series.append(series)
 
-    def _reserved(self) -> int:
-        counters = self._bench.allocator.read()
-        return counters.reserved_bytes if counters is not None else 0
+    def _private_pools(self) -> int:
+        return private_pools(self._bench.device.index or 0)
 
     # ---------------------------------------------------------------- rounds and what stands beside them
 

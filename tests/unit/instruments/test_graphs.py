@@ -10,6 +10,7 @@ import torch
 
 from kdaprof.instruments.capturefault import CaptureFailure, error_code, find_unsafe_operation
 from kdaprof.instruments.fakes import FakeGraphBackend
+from kdaprof.instruments.graph_backend import private_bytes
 from kdaprof.instruments.graphs import Captured, CapturedPair, capture, capture_pair
 
 
@@ -243,3 +244,9 @@ def test_errors_are_known_by_number_and_by_words() -> None:
     assert error_code(Capturing("x")) == 900
     assert error_code(RuntimeError("CUDA error: operation not permitted when stream is capturing")) == 900
     assert error_code(RuntimeError("shape mismatch")) is None
+
+
+def test_private_bytes_are_those_of_graphs_on_the_device_that_was_asked_for() -> None:
+    pools = [(0, (0, 0), 1000), (0, (0, 3), 20), (0, (7, 0), 4), (1, (0, 3), 500)]
+    segments = [{"device": device, "segment_pool_id": pool, "total_size": size} for device, pool, size in pools]
+    assert (private_bytes(segments, 0), private_bytes(segments, 1), private_bytes([], 0)) == (24, 500, 0)

@@ -98,3 +98,13 @@ def test_compiled_code_that_computes_something_else_fails_its_check(monkeypatch:
     made = capture_step(spec(), "reduce-overhead", lambda: 0)
     assert made.capture.check is not None
     assert not made.capture.check.passed
+
+
+@pytest.mark.parametrize(("held", "pool"), [([700, 1000], 300), ([700, 700], None), ([700, 600], None)])
+def test_a_mode_s_pool_is_what_private_pools_grew_by_and_never_0(
+    monkeypatch: pytest.MonkeyPatch, held: list[int], pool: int | None
+) -> None:
+    Compiler(monkeypatch)
+    readings = iter(held)
+    made = capture_step(spec(), "reduce-overhead", lambda: next(readings))
+    assert made.capture.pool_bytes == pool
