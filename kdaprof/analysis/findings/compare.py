@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from kdaprof.analysis.findings.figures import between, phase_of, quoted, times
 from kdaprof.analysis.guards import may_enter_ratio
 from kdaprof.analysis.interleaved import MIN_ROUNDS, SAME_BAND, Ratio, compare_interleaved, walls_by_round
+from kdaprof.analysis.step.proof import COPY_PATH
 from kdaprof.analysis.view import CellView
 from kdaprof.runs.cells import CellKey
 from kdaprof.runs.facts import Fact
@@ -112,9 +113,9 @@ def _host_decides(view: CellView, rival: CellView) -> Finding:
 
 
 def peak_memory(views: Sequence[CellView]) -> Iterator[Finding]:
-    """Paths that need much more memory during a call than the leanest one."""
+    """Paths that need much more memory during a call than the leanest one; a step without the op is no path to take."""
     for group in groups_of(views):
-        proven = [view for view in group if not _of_another_path(view.facts)]
+        proven = [v for v in group if v.cell.key.path != COPY_PATH and not _of_another_path(v.facts)]
         peaks = {v.cell.key.path: p for v in proven if (p := quoted(v.facts, "peak_bytes")) is not None and p > 0}
         if len(peaks) < 2 or max(peaks.values()) < PEAK_RATIO_NOTE * min(peaks.values()):
             continue

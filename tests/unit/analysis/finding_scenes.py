@@ -397,6 +397,17 @@ SCENES: dict[str, tuple[FindingScene, ...]] = {
                 ),
             ),
         ),
+        FindingScene(
+            "not against a step whose op is left out",
+            judged(
+                path_view("fused", 200 * US, peak_bytes=figure(100, "B")),
+                path_view("tensor", 7 * MS, peak_bytes=figure(150, "B")),
+            ),
+            judged(
+                path_view("copy", 200 * US, peak_bytes=figure(100, "B")),
+                path_view("tensor", 7 * MS, peak_bytes=figure(150, "B")),
+            ),
+        ),
     ),
     "reserved-never-reused": (
         FindingScene("grew in two steps", pool_view(8, 8, 8, 9, 10), pool_view(8, 8, 8, 8, 10)),
