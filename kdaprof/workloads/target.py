@@ -5,10 +5,13 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import traceback
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from kdaprof.errors import KdaprofError, UsageError
 from kdaprof.workloads.step.case import Phase
@@ -16,6 +19,7 @@ from kdaprof.workloads.step.spec import StepSpec
 from kdaprof.workloads.step.watched import OpWatch
 
 WHOLE = "all"
+_TORCH = str(Path(torch.__file__).parent)
 
 
 class OwnStepError(KdaprofError):
@@ -33,7 +37,7 @@ class TargetCase:
         assert spec.target is not None
         self._step = _made(spec.target, spec.device)
         self.phases: tuple[Phase, ...] = tuple(
-            Phase(phase.name, _kept_in(phase.run)) for phase in _phases(self._step, spec.target)
+            Phase(phase.name, _kept_in(phase.run, phase.name)) for phase in _phases(self._step, spec.target)
         )
         self.steps_done = 0
         self.watch = OpWatch()
@@ -48,7 +52,7 @@ class TargetCase:
         """The target's own `prepare`, if it has one."""
         prepare = getattr(self._step, "prepare", None)
         if prepare is not None:
-            _kept_in(partial(prepare, index))()
+            _kept_in(partial(prepare, index), "prepare")()
 
 
 def load_target(target: str) -> Callable[[str], Any]:
@@ -106,16 +110,31 @@ def _told(error: BaseException) -> str:
     return f"{type(error).__name__}: {first}; KDAPROF_TRACEBACK=1 shows where"
 
 
-def _kept_in(run: Callable[[], Any]) -> Callable[[], None]:
-    """`run`, whose sys.exit() is a failure of the step: else it would end the probe in silence, with its code."""
+def _kept_in(run: Callable[[], Any], name: str) -> Callable[[], None]:
+    """`run`, whose sys.exit() is a failure of the step: else it would end the probe in silence, with its code.
+
+    What it raises gets a note of the part and the line: the cell keeps one line of it, and no traceback.
+    """
 
     def kept() -> None:
         try:
             run()
         except SystemExit as error:
             raise OwnStepError(f"the step called sys.exit({error.code!r})") from error
+        except Exception as error:
+            part = "" if name == WHOLE else f"in {name}, "
+            error.add_note(f"{part}at {_line_of(error)}")
+            raise
 
     return kept
+
+
+def _line_of(error: BaseException) -> str:
+    """`my_step.py:21`: the innermost line outside torch that an exception of the user's code came through."""
+    frames = traceback.extract_tb(error.__traceback__)[1:]  # the first is our own
+    outside = [frame for frame in frames if not frame.filename.startswith(_TORCH)]
+    innermost = (outside or frames)[-1] if frames else None
+    return "its call" if innermost is None else f"{Path(innermost.filename).name}:{innermost.lineno}"
 
 
 def _phases(step: Any, target: str) -> tuple[Phase, ...]:

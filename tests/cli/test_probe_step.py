@@ -134,6 +134,7 @@ def test_a_step_that_exits_is_a_failed_cell_and_no_silent_success(
         "    def phases(self): return {'fwd': self.phase}\n"
         "def make_step(device): return S()\n"
     )
+    monkeypatch.delitem(sys.modules, "leaving_step", raising=False)  # of the case before
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(real, "BUSY_WINDOW_NS", 0)
     flags = ["--rounds", "1", "--samples", "1", "--util-seconds", "0", "--device", "cpu", "--json"]
@@ -141,4 +142,34 @@ def test_a_step_that_exits_is_a_failed_cell_and_no_silent_success(
     cells = json.loads(capsys.readouterr().out)["cells"]
     assert {cell["status"] for cell in cells} == {"failed"}
     assert {cell["error"]["text"] for cell in cells} == {"the step called sys.exit(0)"}
-    monkeypatch.delitem(sys.modules, "leaving_step", raising=False)
+
+
+@pytest.mark.parametrize("where", ["bwd", "prepare"])
+def test_a_step_that_raises_says_in_which_part_and_at_which_line(
+    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import sys
+
+    (tmp_path / "third_step.py").write_text(
+        "import torch\n"
+        "class S:\n"
+        "    def __init__(self): self.steps = 0\n"
+        "    def prepare(self, i):\n"
+        "        self.steps += 1\n"
+        f"        if {where == 'prepare'} and self.steps == 3: torch.ones(2).reshape(3)\n"
+        "    def bwd(self):\n"
+        f"        if {where == 'bwd'} and self.steps == 3: torch.ones(2).reshape(3)\n"
+        "    @property\n"
+        "    def phases(self): return {'fwd': int, 'bwd': self.bwd}\n"
+        "def make_step(device): return S()\n"
+    )
+    monkeypatch.delitem(sys.modules, "third_step", raising=False)  # of the case before
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(real, "BUSY_WINDOW_NS", 0)
+    flags = ["--rounds", "1", "--samples", "1", "--util-seconds", "0", "--device", "cpu", "--json"]
+    assert main(["probe", "--target", "third_step:make_step", *flags]) == 1
+    cells = json.loads(capsys.readouterr().out)["cells"]
+    line = {"prepare": 6, "bwd": 8}[where]
+    (text,) = {cell["error"]["text"] for cell in cells}
+    assert text.startswith("shape '[3]' is invalid")
+    assert text.endswith(f" · in {where}, at third_step.py:{line}")

@@ -21,6 +21,10 @@ def test_the_lines_that_say_what_failed_stay() -> None:
     assert describe(RuntimeError("backend failed:\n\n  no compiler\n")).text == "backend failed: · no compiler"
     assert describe(RuntimeError("")).text == "no message"
     assert len(describe(RuntimeError("x" * 9000)).text) == 500
+    noted = RuntimeError("x" * 9000)
+    noted.add_note("at train.py:7")
+    assert len(describe(noted).text) == 500
+    assert describe(noted).text.endswith("xx · at train.py:7")
 
 
 @pytest.mark.parametrize(
