@@ -148,6 +148,18 @@ def test_it_waits_for_its_turn_and_then_keeps_others_off(verb: str, locks: Path,
     assert str(told["command"]).startswith(f"kdaprof {verb}")
 
 
+def test_where_no_lock_can_lie_it_measures_and_says_that_nobody_is_kept_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arrange: Arrange, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a-file").write_text("")
+    monkeypatch.setenv("KDAPROF_LOCK_DIR", str(tmp_path / "a-file"))
+    measured: list[bool] = []
+    main(arrange("roofline", lambda: measured.append(True)))
+    assert measured
+    (said,) = [line for line in capsys.readouterr().err.splitlines() if "no lock" in line]
+    assert said.endswith("another run on this card would not notice")
+
+
 @pytest.mark.parametrize("verb", ["ab", "roofline", "doctor"])
 def test_without_a_card_nothing_is_locked(verb: str, locks: Path, arrange: Arrange) -> None:
     main(arrange(verb, lambda: None, card=False))  # type: ignore[call-arg]

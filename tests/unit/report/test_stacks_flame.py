@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
@@ -9,8 +11,11 @@ import pytest
 
 from kdaprof.analysis.stacks_holds import StopClock
 from kdaprof.analysis.stacks_trace import Frame, Stretch, ThreadStacks
+from kdaprof.cli.stacks_run import write_recording
+from kdaprof.instruments.stacks import Recording
 from kdaprof.report.stacks_flame import flame_graph
 from kdaprof.report.stacks_tree import shortened
+from kdaprof.runs.stacks import Holds, StacksRecord
 
 MS = 1_000_000
 TRAIN = Frame("<module>", "/home/ann/train.py", 9)
@@ -86,6 +91,22 @@ def test_the_script_has_the_measures_of_the_picture() -> None:
     assert script.text is not None
     assert "10 + left * 1180" in script.text
     assert not {"LEFT", "PLOT", "CHARACTER"} & set(script.text.replace(")", " ").split())
+
+
+def test_a_recording_s_picture_leaves_its_stops_out(tmp_path: Path) -> None:
+    events = [
+        {"name": "nap", "ph": ph, "pid": 7, "tid": 7, "ts": ts, "args": {"filename": "x.py", "line": 1}}
+        for ph, ts in (("B", 0), ("E", 100_000))
+    ]
+    record = StacksRecord(
+        tool="k", command=("k",), complete=True, pid=7, rate_hz=100, native=True, started_unix_ns=1,
+        started_monotonic_ns=0, ended_monotonic_ns=100 * MS, anchor_ns=0, anchor_uncertainty_ns=0, samples=10, errors=0,
+        spy_cpu_ns=1, own_cpu_ns=1,
+    )  # fmt: skip
+    holds = Holds(start_ns=np.array([10 * MS]), end_ns=np.array([50 * MS]), looks=100)
+    taken = Recording(record=record, trace=json.dumps(events).encode(), threads=(), holds=holds, interrupted=False)
+    write_recording(taken, tmp_path)
+    assert "Host stacks, 60.0 ms of threads" in (tmp_path / "stacks.svg").read_text()
 
 
 @pytest.mark.parametrize(
