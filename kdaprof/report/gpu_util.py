@@ -14,7 +14,7 @@ from kdaprof.runs.watch import PICTURE_FILE
 _ROWS = (
     ("util_mean", "utilisation, mean"),
     ("util_p50", "utilisation, median"),
-    ("util_idle_share", "readings at ≤ 5 %"),
+    ("util_idle_share", "time at ≤ 5 %"),
     ("longest_idle_s", "longest idle stretch"),
     ("gpm_sm", "SM activity (GPM)"),
     ("gpm_occupancy", "occupancy (GPM)"),

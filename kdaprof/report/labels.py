@@ -44,7 +44,7 @@ FIGURES: dict[str, tuple[str, str]] = {
     "floor_ns": ("floor", "max(operations / matmul ceiling, compulsory bytes / copy ceiling), ceilings of this run"),
     "floor_share": ("floor / busy", "share of the floor in the GPU work; derived"),
     "util_mean": ("sampled util.", "mean of NVML utilisation while the call runs in a loop"),
-    "util_idle_share": ("readings ≤ 5 %", "share of fresh NVML readings of at most 5 %"),
+    "util_idle_share": ("time ≤ 5 %", "share of the time whose NVML reading is at most 5 %"),
     "error_l2": ("error", "worst tensor against the reference, relative L2, checked before anything is timed"),
     "error_max": ("max abs error", "largest absolute difference from the reference"),
     "cold_ns": ("cold", "first call in a fresh process with empty caches"),

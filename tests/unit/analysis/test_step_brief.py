@@ -112,6 +112,6 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
 
 def test_the_verdict_speaks_of_the_whole_step() -> None:
     verdict = flat(step_run()).split("Verdict")[1]
-    assert "Step: wall 80.0 ms" in verdict
+    assert "Step at iters 4: wall 80.0 ms" in verdict
     assert "44.0 ms" not in verdict  # half of its iterations
     assert "teacher" not in verdict
