@@ -161,15 +161,20 @@ def test_ctrl_c_before_torch_is_there(tmp_path: Path) -> None:
     assert "Traceback" not in stderr
 
 
-def test_a_second_signal_is_immediate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The first one is being obeyed, and that takes for ever: the second ends the process, the run stays readable."""
+@pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGTERM])
+def test_a_second_signal_is_immediate(
+    second: signal.Signals, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first one is being obeyed, for ever and whatever is raised: the second ends it, the run stays readable."""
     out = tmp_path / "run"
     program = (
         "import sys, time\n"
         "from kdaprof.probe import session\n"
         "def slow(self, complete):\n"
         f"    open({str(tmp_path / 'obeying')!r}, 'w').close()\n"
-        "    time.sleep(600)\n"
+        "    while True:\n"
+        "        try: time.sleep(600)\n"
+        "        except KeyboardInterrupt: pass\n"
         "session._Session.finish = lambda self, *, complete: slow(self, complete)\n"
         "from kdaprof.cli.main import main\n"
         "sys.exit(main(sys.argv[1:]))"
@@ -181,7 +186,7 @@ def test_a_second_signal_is_immediate(tmp_path: Path, capsys: pytest.CaptureFixt
         process.send_signal(signal.SIGINT)
         until(process, (tmp_path / "obeying").exists)
         began = time.monotonic()
-        process.send_signal(signal.SIGINT)
+        process.send_signal(second)
         assert process.wait(10) == 130
         assert time.monotonic() - began < 2
     finally:
