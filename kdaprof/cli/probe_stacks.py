@@ -15,9 +15,10 @@ import msgspec
 
 from kdaprof.analysis.stacks_trace import last_ns
 from kdaprof.cli.stacks_run import write_recording
-from kdaprof.errors import KdaprofError
+from kdaprof.errors import KdaprofError, UnavailableError
 from kdaprof.instruments.clock import MonotonicClock
 from kdaprof.instruments.stacks import StacksPlan, record
+from kdaprof.instruments.stacks_spy import find_spy
 from kdaprof.instruments.watch.command import Command
 from kdaprof.probe.loop import LoopTask, Ran
 from kdaprof.report.stacks import terminal_lines
@@ -43,6 +44,11 @@ def record_paths(
 
     `anonymous`: without host, user, home and paths, as the run itself.
     """
+    try:
+        find_spy()
+    except UnavailableError as error:  # said at once, not behind repeats that nothing looks at
+        told(f"stacks: not recorded, {error}")
+        return
     keys = [cell.key for cell in record_of_run.cells if cell.key.mode == "eager" and cell.status == "ok"]
     for path in dict.fromkeys(key.path for key in keys):
         if path == "fused" and device == "cpu":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -136,6 +137,9 @@ def _clear(path: Path) -> None:
     """
     stacks = (folder / name for folder in path.glob("stacks-*/") for name in (*STACKS_FILES, REPORT_FILE))
     make_way(*(path / name for name in _REPLACED), *stacks)
+    for folder in path.glob("stacks-*/"):
+        with suppress(OSError):  # holds something of somebody else's
+            folder.rmdir()
     forget_begun(path)
     for part in (*path.glob("timeline-*.parquet"), *(path / SAMPLES_FOLDER).glob("*.parquet")):
         part.unlink()

@@ -120,9 +120,14 @@ def test_a_killed_probe_leaves_no_watch_and_no_stacks_that_pass_for_its_own(tmp_
         file = out / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("older")
+    (out / "stacks-fused").mkdir()
+    (out / "stacks-fused" / "mine.txt").write_text("kept")
     line = ["probe", "--path", "tensor", "--device", "cpu", "--stacks", "--out", "out", "--force"]
     killed(tmp_path, line, (out / "run.json").exists)
     assert not older & names(out)
+    assert [folder.name for folder in out.glob("stacks-*")] == ["stacks-fused"], (
+        "an empty one says that stacks are there"
+    )
 
 
 @pytest.mark.parametrize(

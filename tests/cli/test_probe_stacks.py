@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import jsonschema
 import pytest
 
 from kdaprof.analysis.stacks_document import stacks_schema
-from kdaprof.cli import probe
+from kdaprof.cli import probe, probe_stacks
 from kdaprof.cli.probe_stacks import record_paths
 from kdaprof.errors import UsageError
 from kdaprof.instruments.clock import MonotonicClock
@@ -62,3 +63,12 @@ def test_each_path_gets_its_stacks_by_phase_and_fused_without_a_gpu_says_why_not
 def test_a_step_is_sent_to_stacks() -> None:
     with pytest.raises(UsageError, match="kdaprof stacks --steps"):
         probe.run(["--workload", "step", "--stacks"])
+
+
+def test_without_py_spy_nothing_runs_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
+    monkeypatch.setattr(probe_stacks, "record", lambda *_, **__: pytest.fail("the path ran again"))
+    told: list[str] = []
+    record_paths(run_of(key("tensor", "fwd")), tmp_path, device="cpu", seed=0, told=told.append)
+    assert told == ["stacks: not recorded, py-spy is not installed here: pip install 'py-spy>=0.4'"]
+    assert list(tmp_path.iterdir()) == []
