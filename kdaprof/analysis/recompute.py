@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from pathlib import Path
 
@@ -87,8 +87,17 @@ def _tree(place: str, old: object, new: object, rel_tol: float) -> Iterator[str]
     elif isinstance(old, list | tuple) and isinstance(new, list | tuple) and len(old) == len(new):
         for number, (a, b) in enumerate(zip(old, new, strict=True)):
             yield from _tree(f"{place}[{number}]", a, b, rel_tol)
+    elif isinstance(old, list | tuple) and isinstance(new, list | tuple):
+        yield f"{place}: {len(old)} stored, {len(new)} recomputed"
+        yield from (f"{place}, only stored: {one!r}" for one in _beside(old, new, rel_tol))
+        yield from (f"{place}, only recomputed: {one!r}" for one in _beside(new, old, rel_tol))
     elif not _same(old, new, rel_tol):
         yield f"{place}: {old!r} stored, {new!r} recomputed"
+
+
+def _beside(some: Sequence[object], others: Sequence[object], rel_tol: float) -> Iterator[object]:
+    """The entries of `some` that have no like among `others`."""
+    return (one for one in some if all(any(_tree("", one, other, rel_tol)) for other in others))
 
 
 def _same(old: object, new: object, rel_tol: float) -> bool:

@@ -94,7 +94,8 @@ def test_differences_name_value_interval_and_verdict_apart(results: RunResults) 
     assert differences(results, changed(results, "host_bound", value=0.5))[0].startswith(f"{place}: 0.36")
     assert differences(results, changed(results, "host_bound", ci95=None))[0].startswith(f"{place}.ci95")
     lines = differences(results, changed(results, "host_bound", quotable=False, reasons=(Reason("Q02", "wide"),)))
-    assert [line.split(":")[0] for line in lines] == [f"{place}.quotable", f"{place}.reasons"]
+    reasons = f"{place}.reasons"
+    assert [line.split(":")[0] for line in lines] == [f"{place}.quotable", reasons, f"{reasons}, only recomputed"]
 
 
 def test_rounding_in_the_last_digits_is_no_difference(results: RunResults) -> None:
@@ -111,7 +112,10 @@ def test_cells_findings_stages_and_evidence_are_compared_too(results: RunResults
     other = replace(results, run="another")
     assert differences(results, other) == (f"run: {results.run} stored, another recomputed",)
     more = replace(results, findings=(*results.findings, Finding(id="x", severity="info", cell=None, text="new")))
-    assert differences(results, more)[0].startswith("findings")
+    count, entry = differences(results, more)
+    assert count == f"findings: {len(results.findings)} stored, {len(more.findings)} recomputed"
+    assert entry.startswith("findings, only recomputed: {'id': 'x'")
+    assert "only stored" in differences(more, results)[1]
     fewer = replace(results, cells=(replace(cell, stages=cell.stages[:1]),))
     assert differences(results, fewer)[0].startswith(f"{cell.id}/stages")
     doubted = replace(results, cells=(replace(cell, evidence=replace(cell.evidence, verdict="partial")),))
