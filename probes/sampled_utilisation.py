@@ -20,7 +20,7 @@ HZ, SECONDS = "20", "8"
 KDAPROF = (sys.executable, "-m", "kdaprof")
 FIGURES = (
     ("util_mean", "utilisation"),
-    ("util_idle_share", "readings ≤ 5 %"),
+    ("util_idle_share", "time ≤ 5 %"),
     ("gpm_sm", "SM activity"),
     ("gpm_tensor", "tensor activity"),
     ("gpm_dram", "DRAM activity"),
