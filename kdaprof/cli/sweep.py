@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from kdaprof.analysis.step.sweep import AXES
 from kdaprof.cli.parser import VerbParser, check_wait
 from kdaprof.cli.standing import add_store_flag, store_of
 from kdaprof.cli.stopping import stoppable
 from kdaprof.errors import UsageError
 from kdaprof.probe.step.plan import STEP_EFFORT, StepRequest
+from kdaprof.runs.cells import SWEPT_AXES
 
 EXAMPLES = """\
 examples:
@@ -82,7 +82,7 @@ def swept(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
     found: dict[str, tuple[int, ...]] = {}
     for text in texts:
         axis, equals, sizes = text.partition("=")
-        if axis not in AXES or not equals:
+        if axis not in SWEPT_AXES or not equals:
             raise UsageError(f"--over {text!r}: write batch=…, seq=… or max_iter=…, sizes parted by commas")
         parts = [part.strip() for part in sizes.split(",")]
         if not all(part.isdecimal() and 0 < len(part) < 8 and int(part) > 0 for part in parts):

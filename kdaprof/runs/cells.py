@@ -18,6 +18,8 @@ SHAPE_AXES: dict[str, tuple[str, ...]] = {
     "step": ("B", "T", "iters"),
     "target": ("steps",),
 }
+SWEPT_AXES = {"batch": "B", "seq": "T", "max_iter": "iters"}
+"""What `sweep --over` takes, and the axis of a step's shape that it is."""
 OWN_PATHS = ("fused", "tensor", "tensor-rows", "compiled", "reference")
 PEER_PATHS = ("fla", "flashkda")
 """Other implementations, measured beside ours."""

@@ -6,12 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kdaprof.analysis.step.fit import Fit, Point, Turn, fits_of, points_of, turns_of
+from kdaprof.runs.cells import SWEPT_AXES
 from kdaprof.runs.record import RunRecord
 from kdaprof.runs.results import RunResults
-
-AXES = {"batch": "B", "seq": "T", "max_iter": "iters"}
-"""What `--over` takes, and the axis of a cell's shape that it is."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
@@ -39,7 +36,7 @@ def swept_axes(command: Sequence[str]) -> tuple[str, ...]:
     told = []
     for word, after in zip(command, (*command[1:], ""), strict=True):
         text = after if word == "--over" else word.removeprefix("--over=")
-        axis = AXES.get(text.partition("=")[0])
+        axis = SWEPT_AXES.get(text.partition("=")[0])
         if word.startswith("--over") and axis is not None:
             told.append(axis)
     return tuple(told)
