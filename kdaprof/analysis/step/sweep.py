@@ -10,6 +10,7 @@ from kdaprof.runs.cells import SWEPT_AXES
 from kdaprof.runs.record import RunRecord
 from kdaprof.runs.results import RunResults
 
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
     """Points, lines and turns over the swept axes (`over`, as in cell ids)."""
