@@ -134,7 +134,7 @@ def _print_tables(shown: Sequence[Shown]) -> None:
     from kdaprof.analysis.step.sweep import sweep_of
     from kdaprof.cli.console import out_console
     from kdaprof.report.loop_ranks import show_ranks
-    from kdaprof.report.sweep_files import sweep_page
+    from kdaprof.report.sweep import sweep_markdown
     from kdaprof.report.terminal import show_run
 
     console = out_console()
@@ -146,7 +146,7 @@ def _print_tables(shown: Sequence[Shown]) -> None:
             console.print()
         sweep = sweep_of(one.record, one.results)
         if sweep is not None:
-            console.print(sweep_page(one.record, sweep), soft_wrap=True)
+            console.print(sweep_markdown(sweep), soft_wrap=True)
         show_run(console, one.record, one.results, path=one.path)
 
 

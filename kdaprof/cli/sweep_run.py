@@ -11,8 +11,8 @@ from kdaprof.cli.console import out_console, print_json
 from kdaprof.cli.probe_run import measure_and_store
 from kdaprof.errors import Exit
 from kdaprof.probe.step.plan import StepRequest
-from kdaprof.report.sweep import sweep_document
-from kdaprof.report.sweep_files import sweep_files, sweep_page
+from kdaprof.report.sweep import sweep_document, sweep_markdown
+from kdaprof.report.sweep_files import sweep_files
 from kdaprof.runs.atomic import write_text
 
 
@@ -24,9 +24,9 @@ def sweep_and_report(request: StepRequest, *, as_json: bool, wait_s: float = 0.0
     for name, text in sweep_files(stored.record, sweep).items():
         write_text(stored.path / name, text)
     if as_json:
-        print_json(sweep_document(stored.record, sweep.over, sweep.points, sweep.fits, sweep.turns))
+        print_json(sweep_document(stored.record, sweep))
     else:
-        out_console().print(sweep_page(stored.record, sweep), soft_wrap=True)
+        out_console().print(sweep_markdown(sweep), soft_wrap=True)
         out_console().print(f"run directory  {stored.path}", soft_wrap=True)
     return ending(stored.code, sweep.fits)
 

@@ -16,7 +16,7 @@ from kdaprof.report.sections import figures, from_eager_to_floor, idle, instrume
 from kdaprof.report.step import by_phase, levers_section, modes
 from kdaprof.report.step_cold import cold_section
 from kdaprof.report.step_memory import memory_section
-from kdaprof.report.sweep_files import sweep_section
+from kdaprof.report.sweep import sweep_lines, sweep_title
 from kdaprof.report.trouble import troubles
 from kdaprof.report.units import utc
 from kdaprof.runs.record import RunRecord
@@ -72,7 +72,7 @@ def render(record: RunRecord, results: RunResults) -> str:
     scene = Scene(record, results, cells, pairs_of(cells), naming(cells))
     sweep = sweep_of(record, results)
     lines = [f"# {title(scene)}", "", *opening(scene)]
-    lines += ["", *sweep_section(record, sweep)] if sweep is not None else []
+    lines += ["", f"## {sweep_title(sweep)}", "", *sweep_lines(sweep)] if sweep is not None else []
     lines += ["", "## Verdict", "", *verdict(scene)]
     for heading, section in SECTIONS:
         body = section(scene)

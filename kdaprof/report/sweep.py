@@ -7,6 +7,7 @@ from html import escape
 from typing import Any
 
 from kdaprof.analysis.step.fit import Fit, Point, Turn
+from kdaprof.analysis.step.sweep import Sweep
 from kdaprof.report.gfm import plain, text_table
 from kdaprof.runs.cells import CellKey
 from kdaprof.runs.codec import to_json
@@ -21,9 +22,7 @@ _WIDTH, _HEIGHT, _LEFT, _TOP, _RIGHT, _BOTTOM = 720, 420, 80, 40, 170, 50
 Json = dict[str, Any]  # a document on its way out, validated against the shipped JSON Schema in tests
 
 
-def sweep_document(
-    record: RunRecord, over: Sequence[str], points: Sequence[Point], fits: Sequence[Fit], turns: Sequence[Turn]
-) -> Json:
+def sweep_document(record: RunRecord, sweep: Sweep) -> Json:
     """`kdaprof.sweep/1`: every point, every line with its intervals, and where each path turns GPU-bound."""
     return {
         "schema": SWEEP_SCHEMA,
@@ -31,7 +30,7 @@ def sweep_document(
         "command": list(record.command),
         "complete": record.complete,
         "run": record.run,
-        "over": list(over),
+        "over": list(sweep.over),
         "points": [
             {
                 "cell": p.key.id,
@@ -42,7 +41,7 @@ def sweep_document(
                 "gpu_busy_ns": to_json(p.busy),
                 "host_bound": to_json(p.host_bound) if p.host_bound is not None else None,
             }
-            for p in points
+            for p in sweep.points
         ],
         "fits": [
             {
@@ -53,75 +52,57 @@ def sweep_document(
                 "residuals_ns": list(f.residuals_ns),
                 "left_out": f.left_out,
             }
-            for f in fits
+            for f in sweep.fits
         ],
-        "turns": [{"path": t.path, "host_until": t.host_until, "gpu_from": t.gpu_from} for t in turns],
-        "missing": [{"cell": c.id, "status": c.status, "why": why(c)} for c in not_measured(record)],
+        "turns": [{"path": t.path, "host_until": t.host_until, "gpu_from": t.gpu_from} for t in sweep.turns],
+        "missing": [{"cell": c.id, "status": c.status, "why": why(c)} for c in sweep.missing],
     }
 
 
-def not_measured(record: RunRecord) -> tuple[CellRecord, ...]:
-    """The steps of a sweep that are no points: they failed, cannot run here, or were not reached."""
-    return tuple(cell for cell in record.cells if cell.key.phase == "step" and cell.status != "ok")
-
-
-def sweep_markdown(
-    over: Sequence[str],
-    points: Sequence[Point],
-    fits: Sequence[Fit],
-    turns: Sequence[Turn],
-    missing: Sequence[CellRecord] = (),
-) -> str:
+def sweep_markdown(sweep: Sweep) -> str:
     """The sweep as a page of Markdown."""
-    return "\n".join([f"# {sweep_title(over)}", "", *sweep_lines(over, points, fits, turns, missing)]) + "\n"
+    return "\n".join([f"# {sweep_title(sweep)}", "", *sweep_lines(sweep)]) + "\n"
 
 
-def sweep_title(over: Sequence[str]) -> str:
+def sweep_title(sweep: Sweep) -> str:
     """`Step sweep over B`."""
-    return f"Step sweep over {' · '.join(over)}"
+    return f"Step sweep over {_work(sweep)}"
 
 
-def sweep_lines(
-    over: Sequence[str],
-    points: Sequence[Point],
-    fits: Sequence[Fit],
-    turns: Sequence[Turn],
-    missing: Sequence[CellRecord] = (),
-) -> list[str]:
-    """The sweep in lines of Markdown: the fits first, then where the step turns and what is `missing`, every point."""
-    lines = [line_text(over), "", *text_table(*fit_table(over, fits))]
-    lines += ["", *(f"- {sentence}" for sentence in said(over, points, fits, turns, missing)), ""]
-    work = " · ".join(over)
+def sweep_lines(sweep: Sweep) -> list[str]:
+    """The sweep in lines of Markdown: the fits first, then where the step turns and what is missing, every point."""
+    lines = [line_text(sweep), "", *text_table(*fit_table(sweep))]
+    lines += ["", *(f"- {sentence}" for sentence in said(sweep)), ""]
     shown = [
-        (p.key.path, p.key.mode, _product(p, over), _figure(p.wall), _figure(p.busy), _share(p.host_bound))
-        for p in points
+        (p.key.path, p.key.mode, _product(p, sweep.over), _figure(p.wall), _figure(p.busy), _share(p.host_bound))
+        for p in sweep.points
     ]
-    return [*lines, *text_table(("path", "mode", work, "wall", "GPU busy", "host-bound"), shown, right=(2,))]
+    return [*lines, *text_table(("path", "mode", _work(sweep), "wall", "GPU busy", "host-bound"), shown, right=(2,))]
 
 
-def line_text(over: Sequence[str]) -> str:
+def line_text(sweep: Sweep) -> str:
     """What is fitted: `wall = fixed + slope · B`."""
-    return f"wall = fixed + slope · {' · '.join(over)}"
+    return f"wall = fixed + slope · {_work(sweep)}"
 
 
-def fit_table(over: Sequence[str], fits: Sequence[Fit]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def fit_table(sweep: Sweep) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Headers and rows of the lines."""
-    headers = ("path", "mode", "points", "fixed", f"slope a unit of {' · '.join(over)}", "largest residual")
+    headers = ("path", "mode", "points", "fixed", f"slope a unit of {_work(sweep)}", "largest residual")
     return headers, [
-        (f.path, f.mode, str(f.fixed.n), _figure(f.fixed), _figure(f.slope), _worst(f.residuals_ns)) for f in fits
+        (f.path, f.mode, str(f.fixed.n), _figure(f.fixed), _figure(f.slope), _worst(f.residuals_ns)) for f in sweep.fits
     ]
 
 
-def said(
-    over: Sequence[str],
-    points: Sequence[Point],
-    fits: Sequence[Fit],
-    turns: Sequence[Turn],
-    missing: Sequence[CellRecord] = (),
-) -> list[str]:
-    """In sentences: why a line may not be quoted, where a step turns, what halving brings, what is `missing`."""
-    turned = (turn_text(t, " · ".join(over)) for t in turns)
-    return [*reasons(fits), *turned, *(halvings(points) if over == ("iters",) else ()), *_missing(missing, over)]
+def said(sweep: Sweep) -> list[str]:
+    """In sentences: why a line may not be quoted, where a step turns, what halving brings, what is missing."""
+    turned = (turn_text(t, _work(sweep)) for t in sweep.turns)
+    halved = halvings(sweep.points) if sweep.over == ("iters",) else ()
+    return [*reasons(sweep.fits), *turned, *halved, *_missing(sweep)]
+
+
+def _work(sweep: Sweep) -> str:
+    """What a line runs over: `B`, and of two axes their product, `B · iters`."""
+    return " · ".join(sweep.over)
 
 
 def _product(point: Point, over: Sequence[str]) -> str:
@@ -142,12 +123,13 @@ def why(cell: CellRecord) -> str:
     return cell.error.text if cell.status in ("unavailable", "skipped") else f"{cell.error.type}: {cell.error.text}"
 
 
-def _missing(cells: Sequence[CellRecord], over: Sequence[str]) -> list[str]:
+def _missing(sweep: Sweep) -> list[str]:
     """Each reason once, with the sizes that it speaks of."""
     groups: dict[tuple[str, str, str, str], list[str]] = {}
-    for cell in cells:
-        groups.setdefault((cell.key.path, cell.key.mode, cell.status, why(cell)), []).append(_sizes(cell.key, over))
-    work = " · ".join(over)
+    for cell in sweep.missing:
+        reason = (cell.key.path, cell.key.mode, cell.status, why(cell))
+        groups.setdefault(reason, []).append(_sizes(cell.key, sweep.over))
+    work = _work(sweep)
     return [
         f"{path} {mode}, {work} = {', '.join(sizes)}: {status}, {plain(told)}"
         for (path, mode, status, told), sizes in groups.items()
@@ -193,9 +175,9 @@ def turn_text(turn: Turn, work: str) -> str:
     return f"{turn.path}: host-bound up to {work} = {turn.host_until}, GPU-bound from {turn.gpu_from}"
 
 
-def sweep_svg(over: Sequence[str], points: Sequence[Point], fits: Sequence[Fit]) -> str:
+def sweep_svg(sweep: Sweep) -> str:
     """Walls over work with their lines, and GPU busy as hollow marks. Refused walls are drawn pale."""
-    drawn = [p for p in points if p.wall.value is not None]
+    drawn = [p for p in sweep.points if p.wall.value is not None]
     right = max((p.work for p in drawn), default=1)
     high = max((float(p.wall.value or 0) for p in drawn), default=1.0)
     groups = list(dict.fromkeys((p.key.path, p.key.mode) for p in drawn))
@@ -203,7 +185,7 @@ def sweep_svg(over: Sequence[str], points: Sequence[Point], fits: Sequence[Fit])
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" font-family="sans-serif" '
         'font-size="13" role="img">',
         f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="white"/>',
-        f'<text x="{_LEFT}" y="22" font-weight="600">Wall of a step over {escape(" · ".join(over))}</text>',
+        f'<text x="{_LEFT}" y="22" font-weight="600">Wall of a step over {escape(_work(sweep))}</text>',
     ]
     for part in range(5):
         y = _y(high * part / 4, high)
@@ -214,7 +196,7 @@ def sweep_svg(over: Sequence[str], points: Sequence[Point], fits: Sequence[Fit])
         out.append(f'<text x="{x:.1f}" y="{_HEIGHT - _BOTTOM + 20}" text-anchor="middle">{work}</text>')
     for number, (path, mode) in enumerate(groups):
         colour = COLOURS[number % len(COLOURS)]
-        for fit in (f for f in fits if (f.path, f.mode) == (path, mode) and f.fixed.value is not None):
+        for fit in (f for f in sweep.fits if (f.path, f.mode) == (path, mode) and f.fixed.value is not None):
             ends = [(w, (fit.fixed.value or 0) + (fit.slope.value or 0) * w) for w in (0, right)]
             (x1, y1), (x2, y2) = ((_x(w, right), _y(value, high)) for w, value in ends)
             dash = "" if fit.fixed.quotable else ' stroke-dasharray="5 4"'

@@ -13,7 +13,8 @@ import pytest
 import scenes
 
 from kdaprof.analysis.stats import MIN_ROUNDS
-from kdaprof.analysis.step.fit import Point, fits_of, turns_of
+from kdaprof.analysis.step.fit import Fit, Point, Turn, fits_of, turns_of
+from kdaprof.analysis.step.sweep import Sweep, not_measured
 from kdaprof.cli.main import main
 from kdaprof.cli.sweep import SWEEP_EFFORT, run, swept
 from kdaprof.cli.sweep_run import ending
@@ -21,7 +22,7 @@ from kdaprof.errors import Exit, UsageError
 from kdaprof.probe.library_plan import LIBRARY_EFFORT
 from kdaprof.probe.plan import Effort
 from kdaprof.probe.step.plan import STEP_EFFORT
-from kdaprof.report.sweep import not_measured, sweep_document, sweep_markdown, sweep_svg
+from kdaprof.report.sweep import sweep_document, sweep_markdown, sweep_svg
 from kdaprof.runs.cells import CellKey, make_shape
 from kdaprof.runs.codec import dumps
 from kdaprof.runs.facts import Reason
@@ -125,16 +126,25 @@ def test_the_turn_is_named_between_two_points() -> None:
     assert turns_of(refused)[0].host_until is None
 
 
+def sweep_over(
+    over: tuple[str, ...],
+    many: list[Point],
+    fits: tuple[Fit, ...] = (),
+    turns: tuple[Turn, ...] = (),
+    missing: tuple[CellRecord, ...] = (),
+) -> Sweep:
+    return Sweep(over=over, points=tuple(many), fits=fits, turns=turns, missing=missing)
+
+
 def test_the_document_meets_its_schema_and_the_text_says_the_turn() -> None:
     many = points((1, 2, 4, 8, 16, 32), noise=0.01)
-    fits, turns = fits_of(scenes.RUN_ID, many), turns_of(many)
-    record = scenes.run_record([])
-    document = json.loads(dumps(sweep_document(record, ("B",), many, fits, turns)))
+    sweep = sweep_over(("B",), many, fits_of(scenes.RUN_ID, many), turns_of(many))
+    document = json.loads(dumps(sweep_document(scenes.run_record([]), sweep)))
     schema = json.loads(resources.files("kdaprof.runs").joinpath("schemas/sweep-1.json").read_bytes())
     jsonschema.Draft202012Validator(schema).validate(document)
-    text = sweep_markdown(("B",), many, fits, turns)
+    text = sweep_markdown(sweep)
     assert "fused: host-bound up to B = 16, GPU-bound from 32" in text
-    picture = sweep_svg(("B",), many, fits)
+    picture = sweep_svg(sweep)
     assert picture.count("<circle") == 2 * len(many) + 1
     assert "http://www.w3.org/2000/svg" in picture
 
@@ -147,9 +157,9 @@ def test_a_size_that_failed_is_named_with_its_reason() -> None:
     ]
     record = scenes.run_record([*(CellRecord(key=p.key, status="ok") for p in many), *lost])
     assert not_measured(record) == tuple(lost)
-    text = sweep_markdown(("B",), many, fits_of("run", many), turns_of(many), not_measured(record))
+    text = sweep_markdown(sweep_over(("B",), many, fits_of("run", many), turns_of(many), not_measured(record)))
     assert "- fused eager, B = 16, 32: failed, OutOfMemoryError: CUDA out of memory\n" in text
-    document = json.loads(dumps(sweep_document(record, ("B",), many, (), ())))
+    document = json.loads(dumps(sweep_document(record, sweep_over(("B",), many, missing=not_measured(record)))))
     schema = json.loads(resources.files("kdaprof.runs").joinpath("schemas/sweep-1.json").read_bytes())
     jsonschema.Draft202012Validator(schema).validate(document)
     assert [(one["cell"], one["status"]) for one in document["missing"]] == [(cell.id, "failed") for cell in lost]
@@ -159,16 +169,16 @@ def test_half_the_iterations_come_out_as_a_number() -> None:
     made = points((2, 4, 8))
     keys = [replace(p.key, shape=make_shape("step", (8, 512, p.work))) for p in made]
     many = [replace(p, key=key) for p, key in zip(made, keys, strict=True)]
-    text = sweep_markdown(("iters",), many, fits_of("run", many), turns_of(many))
+    text = sweep_markdown(sweep_over(("iters",), many, fits_of("run", many), turns_of(many)))
     assert "fused eager: 4 iterations instead of 8: 36.0 ms [" in text
     assert ", 33 % less" in text
     refused = [replace(p, wall=p.wall.refuse(Reason("Q02", "too wide"))) if p.work == 8 else p for p in many]
-    assert "2 iterations instead of 4" in sweep_markdown(("iters",), refused, (), ())
-    assert "instead of" not in sweep_markdown(("B",), points((2, 4, 8)), (), ())
+    assert "2 iterations instead of 4" in sweep_markdown(sweep_over(("iters",), refused))
+    assert "instead of" not in sweep_markdown(sweep_over(("B",), points((2, 4, 8))))
 
 
 def test_two_axes_say_what_their_product_is_of() -> None:
-    text = sweep_markdown(("B", "iters"), [replace(p, work=4 * p.work) for p in points((2, 4))], (), ())
+    text = sweep_markdown(sweep_over(("B", "iters"), [replace(p, work=4 * p.work) for p in points((2, 4))]))
     assert "| 2 · 4 = 8 |" in " ".join(text.split())
 
 
