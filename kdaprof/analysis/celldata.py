@@ -11,6 +11,7 @@ from kdaprof.analysis.warmup import find_warmup
 from kdaprof.runs.record import CellRecord, Observed, RunRecord
 from kdaprof.runs.samples import Sample
 from kdaprof.runs.util import UtilReading
+from kdaprof.runs.util_file import FieldSeries, series_of
 from kdaprof.timeline.columns import Timeline
 
 OP_LINES = ("fwd.kda", "teacher.kda", "bwd.kda")
@@ -50,6 +51,10 @@ class CellData:
     def of(self, repeat: str) -> tuple[Sample, ...]:
         """The samples of one kind of repeat."""
         return tuple(sample for sample in self.samples if sample.repeat == repeat)
+
+    def utilisation(self) -> FieldSeries:
+        """The sampled utilisation of the sustained loop."""
+        return series_of(reading for reading in self.util if reading.field == "util")
 
     def steady(self) -> tuple[Sample, ...]:
         """What the cell's times are taken from: see `steady_of`."""

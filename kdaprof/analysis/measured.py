@@ -12,7 +12,6 @@ from kdaprof.analysis.util_readings import Readings, idle_share, mean_fact, read
 from kdaprof.runs.facts import Fact, Unit, absent
 from kdaprof.runs.record import Check
 from kdaprof.runs.samples import Sample
-from kdaprof.runs.util_file import series_of
 
 
 def wall_ns(data: CellData) -> Fact | None:
@@ -133,7 +132,7 @@ def _counted(unit: Unit, pairs: Iterable[tuple[Sample, int | None]]) -> Fact | N
 
 
 def _utilisation(data: CellData, figure: Callable[[Readings], Fact]) -> Fact | None:
-    series = series_of(reading for reading in data.util if reading.field == "util")
+    series = data.utilisation()
     seen = readings_of(series)
     if seen.value.size:
         return figure(seen)

@@ -23,7 +23,7 @@ from kdaprof.analysis.util_readings import (
 )
 from kdaprof.runs.facts import Fact, Missing, Unit, absent
 from kdaprof.runs.util import PROCESS_BYTES, PROCESS_UTIL, REASON_PREFIX, process_of
-from kdaprof.runs.util_file import FieldSeries, FloatArray, IntArray
+from kdaprof.runs.util_file import FieldSeries
 
 PERCENTS = (1, 5, 10, 25, 50, 75, 90, 95, 99)
 BIN_EDGES = tuple(round(0.05 * edge, 2) for edge in range(21))
@@ -124,14 +124,8 @@ def card_use(
     )
 
 
-def utilisation(fields: Fields) -> tuple[IntArray, FloatArray, str]:
-    """Times, values and source of the finer series: what was polled, or the driver's own buffer."""
-    seen, source = utilisation_readings(fields)
-    return seen.t_ns, seen.value, source
-
-
 def utilisation_readings(fields: Fields) -> tuple[Readings, str]:
-    """The same with the time that each reading stands for."""
+    """Readings and source of the finer series: what was polled, or the driver's own buffer."""
     polled, buffered = readings_of(fields.get("util")), readings_of(fields.get("util_buffer"))
     if buffered.value.size > polled.value.size:
         return buffered, "the driver's own buffer, finer than the polling"

@@ -100,7 +100,6 @@ def write_recording(
     """
     if anonymous:
         taken = _without_names(taken)
-    _forget_older(folder)
     seen = stacks_view(taken.record, taken.trace, taken.threads, taken.holds, intervals=intervals)
     if taken.trace is not None:
         write_trace(folder, taken.trace)

@@ -6,7 +6,7 @@ from html import escape
 
 import numpy as np
 
-from kdaprof.analysis.util import utilisation
+from kdaprof.analysis.util import utilisation_readings
 from kdaprof.analysis.util_document import CardView, WatchView
 from kdaprof.runs.units import format_fraction, format_number, format_value
 from kdaprof.runs.util_file import FloatArray, IntArray
@@ -50,7 +50,8 @@ def _card(view: WatchView, card: CardView, top: int) -> list[str]:
         y = bottom - share * _HIGH
         out.append(f'<line class="axis" x1="{_LEFT}" y1="{y}" x2="{_LEFT + _PLOT}" y2="{y}"/>')
         out.append(f'<text x="{_LEFT - 8}" y="{y + 4}" text-anchor="end" class="dim">{format_fraction(share)}</text>')
-    t_ns, values, _ = utilisation(card.fields)
+    seen, _ = utilisation_readings(card.fields)
+    t_ns, values = seen.t_ns, seen.value
     mean = card.use.facts["util_mean"]
     if mean.value is None:
         return [*out, f'<text x="{_LEFT + 12}" y="{top + 66}">{escape(f"missing: {mean.detail}")}</text>']

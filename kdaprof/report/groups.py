@@ -32,8 +32,8 @@ def groups_of(scene: Scene, pairs: Sequence[Pair]) -> list[Group]:
     vary, same = _axes([pair.key for pair in pairs])
     groups = []
     for name, some in found.items():
-        rest = _sizes(some[0].key, same)
-        across = tuple(_sizes(pair.key, vary) if vary else shape_text(pair.key) for pair in some)
+        rest = shape_text(some[0].key, same)
+        across = tuple(shape_text(pair.key, vary or None) for pair in some)
         groups.append(Group(f"{name}, {rest}" if rest else name, tuple(some), across))
     return groups
 
@@ -45,7 +45,3 @@ def _axes(keys: Sequence[CellKey]) -> tuple[list[str], list[str]]:
         return [], []
     vary = [axis for axis in axes if len({key.size(axis) for key in keys}) > 1]
     return vary, [axis for axis in axes if axis not in vary]
-
-
-def _sizes(key: CellKey, axes: Sequence[str]) -> str:
-    return ", ".join(f"{axis} {key.size(axis)}" for axis in axes)

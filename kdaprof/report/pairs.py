@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from kdaprof.runs.cells import CellKey
@@ -93,6 +93,6 @@ def naming(cells: Sequence[Cell]) -> Naming:
     return Naming(tuple((name, get) for name, get in getters.items() if name in told), " · ".join(same))
 
 
-def shape_text(key: CellKey) -> str:
-    """`B 10, T 512, H 12, K 64, V 64, C 16`."""
-    return ", ".join(f"{axis} {size}" for axis, size in key.shape)
+def shape_text(key: CellKey, axes: Collection[str] | None = None) -> str:
+    """`B 10, T 512, H 12, K 64, V 64, C 16`; of these `axes` alone, if any are given."""
+    return ", ".join(f"{axis} {size}" for axis, size in key.shape if axes is None or axis in axes)

@@ -29,9 +29,10 @@ def _launch() -> Any:
     return importlib.import_module("kdaprof.kda.fused.launch")
 
 
-def _contiguous(
+def contiguous(
     q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, h0: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor | None]:
+    """A call's tensors as the kernels take them; a copy of what is not contiguous."""
     return (
         q.contiguous(), k.contiguous(), v.contiguous(), g.contiguous(), beta.contiguous(),
         None if h0 is None else h0.contiguous(),
@@ -57,7 +58,7 @@ class FusedKda(torch.autograd.Function):
         final_state: bool, precision: str,
     ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
         """See `fused_kda`."""
-        q, k, v, g, beta, h0 = _contiguous(q, k, v, g, beta, h0)
+        q, k, v, g, beta, h0 = contiguous(q, k, v, g, beta, h0)
         o, ht, rec = _launch().forward(
             q, k, v, g, beta, h0, scale, final_state, precision, True in ctx.needs_input_grad
         )  # fmt: skip
@@ -98,7 +99,7 @@ def fused_kda(
     """
     check_precision(precision)
     if _plain(q, k, v, g, beta, initial_state):
-        x = _contiguous(q, k, v, g, beta, initial_state)
+        x = contiguous(q, k, v, g, beta, initial_state)
         o, ht, _ = _launch().forward(*x, scale, output_final_state, precision)
         return o, ht
     o, ht = FusedKda.apply(q, k, v, g, beta, initial_state, scale, output_final_state, precision)  # type: ignore[no-untyped-call]

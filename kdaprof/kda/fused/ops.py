@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kdaprof.kda.fused.function import check_precision
+from kdaprof.kda.fused.function import check_precision, contiguous
 from kdaprof.kda.fused.sizes import chunks_of, record_elements
 
 
@@ -27,11 +27,8 @@ def kda_fwd(
     """Forward: o, the final state (empty unless asked for), and the records that the backward wants."""
     from kdaprof.kda.fused import launch  # noqa: PLC0415  imports Triton
 
-    h0 = None if initial_state is None else initial_state.contiguous()
-    o, ht, rec = launch.forward(
-        q.contiguous(), k.contiguous(), v.contiguous(), g.contiguous(), beta.contiguous(), h0, scale,
-        output_final_state, precision,
-    )  # fmt: skip
+    tensors = contiguous(q, k, v, g, beta, initial_state)
+    o, ht, rec = launch.forward(*tensors, scale, output_final_state, precision)
     return o, _nothing(q) if ht is None else ht, rec
 
 
@@ -56,9 +53,8 @@ def kda_bwd(
     """Backward: gradients of q, k, v, g, beta and the initial state (empty without one)."""
     from kdaprof.kda.fused import launch  # noqa: PLC0415
 
-    h0 = None if initial_state is None else initial_state.contiguous()
     *grads, dh0 = launch.backward(
-        q.contiguous(), k.contiguous(), v.contiguous(), g.contiguous(), beta.contiguous(), h0, rec,
+        *contiguous(q, k, v, g, beta, initial_state), rec,
         None if do is None else do.contiguous(), None if dht is None else dht.contiguous(), scale, precision,
     )  # fmt: skip
     dq, dk, dv, dg, dbeta = grads

@@ -12,7 +12,6 @@ from kdaprof.report.html.model import Chart, Subject
 from kdaprof.report.pairs import Cell
 from kdaprof.runs.facts import Fact
 from kdaprof.runs.units import format_fraction
-from kdaprof.runs.util_file import series_of
 
 _BIN = 0.05
 
@@ -21,8 +20,7 @@ def utilisation(subject: Subject) -> Chart | None:
     """A panel a cell that ran in a loop while NVML was read; None without any. A reading counts by its time."""
     read: list[tuple[Cell, Readings]] = []
     for cell in subject.scene.cells:
-        rows = (reading for reading in gather(subject.raw, cell.record).util if reading.field == "util")
-        seen = readings_of(series_of(rows))
+        seen = readings_of(gather(subject.raw, cell.record).utilisation())
         if seen.value.size:
             read.append((cell, seen))
     if not read:
