@@ -10,7 +10,7 @@ from pathlib import Path
 
 from kdaprof.cli.ending import after_command, tell
 from kdaprof.cli.gpu_util_live import LiveLine
-from kdaprof.cli.gpu_util_show import derived, forget_older, print_view, write_all
+from kdaprof.cli.gpu_util_show import derived, forget_parts, print_view, write_all
 from kdaprof.errors import Exit, KdaprofError, UnavailableError
 from kdaprof.instruments import environment
 from kdaprof.instruments.clock import Clock, MonotonicClock
@@ -81,7 +81,7 @@ def _watch(wanted: Wanted, around: Surroundings, nvml: Reading[Nvml]) -> int:
     if wanted.pid is not None:
         Family(wanted.pid)  # one that is not there costs no older watch
     open_target(folder, force=wanted.force)
-    forget_older(folder)
+    forget_parts(folder)
     for note in chosen.notes:
         tell(note)
     spool = Spool(folder / UTIL_FILE)

@@ -17,7 +17,7 @@ from kdaprof.runs.store import REPORT_FILE
 from kdaprof.runs.util import UTIL_FILE
 from kdaprof.runs.util_csv import CSV_FILE, write_csv
 from kdaprof.runs.util_file import UtilFile, parts_folder, parts_of
-from kdaprof.runs.watch import PICTURE_FILE, WATCH_FILE, WATCH_KIND, WatchRecord, forget_begun, read_watch
+from kdaprof.runs.watch import PICTURE_FILE, WATCH_FILE, WATCH_KIND, WatchRecord, read_watch
 
 
 def derived(record: WatchRecord, folder: Path | None, steps: Path | None) -> WatchView:
@@ -50,12 +50,10 @@ def write_all(folder: Path, seen: WatchView) -> None:
     write_text(folder / REPORT_FILE, markdown(seen))
 
 
-def forget_older(folder: Path) -> None:
-    """Take away all that an older watch left, finished or not. Errors: TargetError."""
+def forget_parts(folder: Path) -> None:
+    """Take away the samples of an older watch that was killed, which `open_target` leaves. Errors: TargetError."""
     unfinished = parts_folder(folder / UTIL_FILE).glob(".part-*.tmp")
-    names = (UTIL_FILE, WATCH_FILE, CSV_FILE, PICTURE_FILE, REPORT_FILE)
-    make_way(*(folder / name for name in names), *parts_of(folder / UTIL_FILE), *unfinished)
-    forget_begun(folder)
+    make_way(*parts_of(folder / UTIL_FILE), *unfinished)
 
 
 def print_view(seen: WatchView, *, as_json: bool, folder: Path | None, beside_command: bool) -> None:

@@ -117,8 +117,8 @@ def write_recording(
 
 
 def _forget_older(folder: Path) -> None:
-    """Take away all that an older recording left: its picture or its stops must not pass for those of this one."""
-    make_way(*(folder / name for name in (*STACKS_FILES, REPORT_FILE)))
+    """Take away what an older recording left beside its report: its picture or stops must not pass for this one's."""
+    make_way(*(folder / name for name in STACKS_FILES))
 
 
 def _intervals(steps: Path | None, record: StacksRecord) -> list[Interval]:
