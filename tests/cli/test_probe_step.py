@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
@@ -80,8 +82,6 @@ def test_the_page_s_step_is_probed_as_the_page_says(
 def test_a_target_that_cannot_be_made_says_why(
     body: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    import sys
-
     (tmp_path / "broken_step.py").write_text(body + "\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.delitem(sys.modules, "broken_step", raising=False)
@@ -105,8 +105,6 @@ def test_a_target_that_cannot_be_made_says_why(
 def test_a_make_step_that_fails_is_the_user_s_fault_not_kdaprof_s(
     body: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    import sys
-
     (tmp_path / "raising_step.py").write_text(f"def make_step(device):\n{body}\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.delitem(sys.modules, "raising_step", raising=False)
@@ -119,12 +117,23 @@ def test_a_make_step_that_fails_is_the_user_s_fault_not_kdaprof_s(
     monkeypatch.delitem(sys.modules, "raising_step", raising=False)
 
 
+def failing(
+    module: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> list[dict[str, Any]]:
+    """The cells of a probe of the target in `folder`, which fails."""
+    monkeypatch.delitem(sys.modules, module, raising=False)  # of the case before
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(real, "BUSY_WINDOW_NS", 0)
+    flags = ["--rounds", "1", "--samples", "1", "--util-seconds", "0", "--device", "cpu", "--json"]
+    assert main(["probe", "--target", f"{module}:make_step", *flags]) == 1
+    cells: list[dict[str, Any]] = json.loads(capsys.readouterr().out)["cells"]
+    return cells
+
+
 @pytest.mark.parametrize("where", ["phase", "prepare"])
 def test_a_step_that_exits_is_a_failed_cell_and_no_silent_success(
     where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    import sys
-
     (tmp_path / "leaving_step.py").write_text(
         "import sys\n"
         "class S:\n"
@@ -134,12 +143,7 @@ def test_a_step_that_exits_is_a_failed_cell_and_no_silent_success(
         "    def phases(self): return {'fwd': self.phase}\n"
         "def make_step(device): return S()\n"
     )
-    monkeypatch.delitem(sys.modules, "leaving_step", raising=False)  # of the case before
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(real, "BUSY_WINDOW_NS", 0)
-    flags = ["--rounds", "1", "--samples", "1", "--util-seconds", "0", "--device", "cpu", "--json"]
-    assert main(["probe", "--target", "leaving_step:make_step", *flags]) == 1
-    cells = json.loads(capsys.readouterr().out)["cells"]
+    cells = failing("leaving_step", tmp_path, monkeypatch, capsys)
     assert {cell["status"] for cell in cells} == {"failed"}
     assert {cell["error"]["text"] for cell in cells} == {"the step called sys.exit(0)"}
 
@@ -148,8 +152,6 @@ def test_a_step_that_exits_is_a_failed_cell_and_no_silent_success(
 def test_a_step_that_raises_says_in_which_part_and_at_which_line(
     where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    import sys
-
     (tmp_path / "third_step.py").write_text(
         "import torch\n"
         "class S:\n"
@@ -163,12 +165,7 @@ def test_a_step_that_raises_says_in_which_part_and_at_which_line(
         "    def phases(self): return {'fwd': int, 'bwd': self.bwd}\n"
         "def make_step(device): return S()\n"
     )
-    monkeypatch.delitem(sys.modules, "third_step", raising=False)  # of the case before
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(real, "BUSY_WINDOW_NS", 0)
-    flags = ["--rounds", "1", "--samples", "1", "--util-seconds", "0", "--device", "cpu", "--json"]
-    assert main(["probe", "--target", "third_step:make_step", *flags]) == 1
-    cells = json.loads(capsys.readouterr().out)["cells"]
+    cells = failing("third_step", tmp_path, monkeypatch, capsys)
     line = {"prepare": 6, "bwd": 8}[where]
     (text,) = {cell["error"]["text"] for cell in cells}
     assert text.startswith("shape '[3]' is invalid")
