@@ -113,9 +113,9 @@ def _host_decides(view: CellView, rival: CellView) -> Finding:
 
 
 def peak_memory(views: Sequence[CellView]) -> Iterator[Finding]:
-    """Paths that need much more memory during a call than the leanest one; a step without the op is no path to take."""
+    """Paths that need much more memory during a call than the leanest one."""
     for group in groups_of(views):
-        proven = [v for v in group if v.cell.key.path != COPY_PATH and not _of_another_path(v.facts)]
+        proven = [v for v in group if not _of_another_path(v.facts)]
         peaks = {v.cell.key.path: p for v in proven if (p := quoted(v.facts, "peak_bytes")) is not None and p > 0}
         if len(peaks) < 2 or max(peaks.values()) < PEAK_RATIO_NOTE * min(peaks.values()):
             continue
@@ -136,10 +136,11 @@ def peak_memory(views: Sequence[CellView]) -> Iterator[Finding]:
 
 
 def groups_of(views: Sequence[CellView]) -> Iterator[list[CellView]]:
-    """Cells that differ in their path alone: they were measured interleaved."""
+    """Cells that differ in their path alone, measured interleaved; a step without the op is no path to take."""
     groups: dict[CellKey, list[CellView]] = defaultdict(list)
     for view in views:
-        groups[view.cell.key.sibling(path="*")].append(view)
+        if view.cell.key.path != COPY_PATH:
+            groups[view.cell.key.sibling(path="*")].append(view)
     return (group for group in groups.values() if len(group) > 1)
 
 

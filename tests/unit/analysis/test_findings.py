@@ -208,6 +208,13 @@ def test_equal_paths_are_called_the_same() -> None:
     assert found.evidence["fused_verdict"] == "same"
 
 
+def test_a_step_whose_op_is_left_out_is_no_path_to_compare_with() -> None:
+    views = judged(*(path_view(p, w) for p, w in (("tensor", 7 * MS), ("copy", 100 * US), ("fused", 200 * US))))
+    found = only("paths-compared", *views)
+    assert found.evidence["fastest"] == "fused"
+    assert "copy" not in found.text
+
+
 def test_a_path_that_is_no_measurement_is_not_compared() -> None:
     wrong = replace(
         path_view("tensor", 7 * MS), cell=guard_scenes.seen(check=guard_scenes.check(1.0)).cell, run=view().run
