@@ -34,8 +34,8 @@ SHORT = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
 
 def specs(
     config: KernelConfig, k: int, v: int, dtype: str, precision: str, home: bool | None = None
-) -> list[tuple[Any, dict[str, Any], int, int, int | None]]:
-    """(kernel, constants, warps, stages, register cap) of a forward and backward without states in or out.
+) -> list[tuple[Any, dict[str, Any], dict[str, Any]]]:
+    """(kernel, constants, Triton's options) of a forward and backward without states in or out.
 
     `home`: see `kernels/common.py`; None takes what a call of 32 tokens would.
     """
@@ -51,16 +51,13 @@ def specs(
     backward = backward_plan(config, cpu, dtypes, k, v, False, home, precision)
     found = []
     for stage in (forward.prepare, forward.recur, backward.recur, backward.state, backward.pairs):
-        kernel, options = stage._kernel, stage._options
+        kernel = stage._kernel
         absent = {name: None for name in ("h0", "ht", "dht", "dh0") if name in kernel.arg_names}
-        shape = (options["num_warps"], options["num_stages"], options.get("maxnreg"))
-        found.append((kernel, {**stage._constants, **absent}, *shape))
+        found.append((kernel, {**stage._constants, **absent}, stage._options))
     return found
 
 
-def resources(
-    kernel: Any, constants: dict[str, Any], warps: int, stages: int, dtype: str, arch: int, maxnreg: int | None = None
-) -> dict[str, int]:
+def resources(kernel: Any, constants: dict[str, Any], options: dict[str, Any], dtype: str, arch: int) -> dict[str, int]:
     """Compile for `arch` and read what ptxas reports."""
     import triton  # noqa: PLC0415
     from triton.backends.compiler import GPUTarget  # noqa: PLC0415
@@ -78,11 +75,7 @@ def resources(
             signature[name] = "*fp32" if name in {"rec", "grec", "h0", "ht", "dht", "dh0"} else f"*{SHORT[dtype]}"
             attrs[(index,)] = [["tt.divisibility", 16]]
     source = ASTSource(fn=kernel, signature=signature, constexprs=constants, attrs=attrs)
-    compiled = triton.compile(
-        source,
-        target=GPUTarget("cuda", arch, 32),
-        options={"num_warps": warps, "num_stages": stages, "maxnreg": maxnreg},
-    )
+    compiled = triton.compile(source, target=GPUTarget("cuda", arch, 32), options=options)
     with tempfile.TemporaryDirectory() as folder:
         cubin = Path(folder, "kernel.cubin")
         cubin.write_bytes(compiled.asm["cubin"])
@@ -139,7 +132,10 @@ def busy(args: list[Any], precision: str, repeats: int = 8) -> dict[str, float]:
 
 def variants(base: KernelConfig) -> list[KernelConfig]:
     """What `scan` tries: every kernel's knobs, the others held at the table's values."""
-    found = [replace(base, prepare_registers=r) for r in (None, 168, 128)]
+    found = [
+        replace(base, prepare_channels=c, prepare_registers=r)
+        for c, r in ((1, None), (1, 168), (1, 128), (1, 112), (2, None), (2, 208), (2, 168))
+    ]
     found += [
         replace(base, recur_bv=bv, recur_warps=w, recur_stages=s)
         for bv, w, s in (
@@ -218,6 +214,10 @@ def call(shape: tuple[int, ...], dtype: str, precision: str) -> None:
     def forward() -> Any:
         return fused_kda(*args, scale=0.125, precision=precision)[0]
 
+    def untrained() -> Any:
+        with torch.no_grad():
+            return forward()
+
     def both() -> Any:
         return torch.autograd.grad(forward(), args, do)
 
@@ -227,7 +227,13 @@ def call(shape: tuple[int, ...], dtype: str, precision: str) -> None:
 
     begun: list[int] = []
     hooks.on_backward = lambda: begun.append(time.perf_counter_ns())
-    for name, body in (("fwd", forward), ("fwdbwd", both), ("fwdbwd, no thread for the backward", alone)):
+    bodies = {
+        "fwd without gradients": untrained,
+        "fwd": forward,
+        "fwdbwd": both,
+        "fwdbwd, no thread for the backward": alone,
+    }
+    for name, body in bodies.items():
         hosts, walls, begins = [], [], []
         for _ in range(150):
             begun.clear()
@@ -325,9 +331,10 @@ def main() -> None:
         return
     k, v = (int(x) for x in args.dims.split(","))
     config = choose(divmod(args.arch, 10), k, v)
-    for kernel, constants, warps, stages, cap in specs(config, k, v, args.dtype, args.precision):
-        found = resources(kernel, constants, warps, stages, args.dtype, args.arch, cap)
-        print(f"{kernel.__name__:28s} warps={warps} stages={stages} " + " ".join(f"{a}={b}" for a, b in found.items()))
+    for kernel, constants, options in specs(config, k, v, args.dtype, args.precision):
+        found = resources(kernel, constants, options, args.dtype, args.arch)
+        shape = f"warps={options['num_warps']} stages={options['num_stages']}"
+        print(f"{kernel.__name__:28s} {shape} " + " ".join(f"{a}={b}" for a, b in found.items()))
 
 
 if __name__ == "__main__":

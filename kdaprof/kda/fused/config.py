@@ -9,9 +9,11 @@ from dataclasses import dataclass, replace
 class KernelConfig:
     """Tile widths over V (`bv`), warps, pipeline stages and register caps (None: no cap) of each kernel.
 
-    The kernels that give a thread one channel (prepare, pairs) have `channel_warps` instead.
+    The kernels that give a thread whole channels (prepare, pairs) have `channel_warps` instead.
     """
 
+    prepare_channels: int
+    """Channels of a thread: 1 or 2."""
     prepare_registers: int | None
     recur_bv: int
     recur_warps: int
@@ -33,6 +35,7 @@ class KernelConfig:
 # recurrences: `tl.dot` recurrences with more go wrong on Blackwell (fla#945, #953, #999); two stages keep shared
 # memory below the 99 KiB of sm_120.
 _MIDDLE = KernelConfig(
+    prepare_channels=1,
     prepare_registers=None,
     recur_bv=16,
     recur_warps=1,
@@ -57,6 +60,7 @@ TABLE: dict[tuple[int, int], dict[int, KernelConfig]] = {
     (9, 0): {
         64: replace(
             _MIDDLE,
+            prepare_channels=2,
             prepare_registers=168,
             recur_bv=32,
             recur_warps=2,
@@ -75,9 +79,9 @@ def pad(size: int) -> int:
     return 1 << (size - 1).bit_length()
 
 
-def channel_warps(k_dim: int) -> int:
-    """Warps of the kernels that give a thread one channel of K and all of a chunk's rows."""
-    return max(1, pad(k_dim) // 32)
+def channel_warps(k_dim: int, channels: int = 1) -> int:
+    """Warps of the kernels that give a thread `channels` channels of K and all of a chunk's rows."""
+    return max(1, pad(k_dim) // (32 * channels))
 
 
 def block(size: int, widest: int) -> int:

@@ -117,12 +117,13 @@ def _start_triton() -> None:
 
 @lru_cache(maxsize=256)
 def choose_forward(
-    device: torch.device, dtypes: Dtypes, k_dim: int, v_dim: int, final_state: bool, precision: str, home: bool | None
-) -> ForwardPlan:
+    device: torch.device, dtypes: Dtypes, k_dim: int, v_dim: int, final_state: bool, precision: str,
+    home: bool | None, keep: bool = True,
+) -> ForwardPlan:  # fmt: skip
     """The forward's plan. Unless `home` is None, a backward of that kind will follow: its kernels begin to compile."""
 
     def plan(entry: KernelConfig) -> ForwardPlan:
-        return forward_plan(entry, device, dtypes, k_dim, v_dim, final_state, precision)
+        return forward_plan(entry, device, dtypes, k_dim, v_dim, final_state, precision, keep)
 
     def attempt(entry: KernelConfig) -> str | None:
         from kdaprof.kda.fused.check import check_forward  # noqa: PLC0415  needed once

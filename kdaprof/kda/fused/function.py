@@ -60,7 +60,7 @@ class FusedKda(torch.autograd.Function):
         """See `fused_kda`."""
         q, k, v, g, beta, h0 = contiguous(q, k, v, g, beta, h0)
         o, ht, rec = _launch().forward(
-            q, k, v, g, beta, h0, scale, final_state, precision, True in ctx.needs_input_grad
+            q, k, v, g, beta, h0, scale, final_state, precision, train=True in ctx.needs_input_grad
         )  # fmt: skip
         ctx.save_for_backward(q, k, v, g, beta, h0, rec)
         ctx.scale, ctx.precision = scale, precision
@@ -100,7 +100,7 @@ def fused_kda(
     check_precision(precision)
     if _plain(q, k, v, g, beta, initial_state):
         x = contiguous(q, k, v, g, beta, initial_state)
-        o, ht, _ = _launch().forward(*x, scale, output_final_state, precision)
+        o, ht, _ = _launch().forward(*x, scale, output_final_state, precision, keep=False)
         return o, ht
     o, ht = FusedKda.apply(q, k, v, g, beta, initial_state, scale, output_final_state, precision)  # type: ignore[no-untyped-call]
     return o, ht

@@ -11,13 +11,13 @@ from kdaprof.kda.fused.sizes import at_home
 
 def forward(
     q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, h0: Tensor | None, scale: float,
-    final_state: bool, precision: str, train: bool = False,
+    final_state: bool, precision: str, *, train: bool = False, keep: bool = True,
 ) -> tuple[Tensor, Tensor | None, Tensor]:  # fmt: skip
-    """See `run_forward`; `train` says that a backward will follow."""
+    """See `run_forward`; `train` says that a backward will follow, `keep` that one may."""
     dtypes = dtypes_of(q, k, v, g, beta, h0)
     k_dim, v_dim = q.shape[3], v.shape[3]
     home = at_home(dtypes, k_dim, v_dim, q.shape[1]) if train else None
-    plan = choose_forward(q.device, dtypes, k_dim, v_dim, final_state, precision, home)
+    plan = choose_forward(q.device, dtypes, k_dim, v_dim, final_state, precision, home, keep)
     return run_forward(plan, q, k, v, g, beta, h0, scale, final_state)
 
 

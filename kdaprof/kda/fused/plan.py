@@ -56,11 +56,15 @@ def dots(dtypes: Dtypes, precision: str) -> str:
 @lru_cache(maxsize=256)
 def forward_plan(
     config: KernelConfig, device: torch.device, dtypes: Dtypes, k_dim: int, v_dim: int, final_state: bool,
-    precision: str,
+    precision: str, keep: bool = True,
 ) -> ForwardPlan:  # fmt: skip
-    """The plan for inputs of `dtypes` (q, k, v, g, beta, initial state or None) on `device`."""
+    """The plan for inputs of `dtypes` (q, k, v, g, beta, initial state or None) on `device`.
+
+    `keep`: the records get V', which the backward reads.
+    """
     record = record_elements(k_dim, v_dim)
     bv = block(v_dim, config.recur_bv)
+    # Fused, x - high of a product x would need -high: an instruction more for each operand that is split.
     shared = {
         "K": k_dim, "KP": pad(k_dim), "V": v_dim, "RECORD": record, "PRECISION": dots(dtypes, precision),
     }  # fmt: skip
@@ -70,12 +74,16 @@ def forward_plan(
         Stage(
             prepare.kdaprof_kda_fwd_prepare,
             shared,
-            num_warps=channel_warps(k_dim), num_stages=1, maxnreg=config.prepare_registers,
+            num_warps=channel_warps(k_dim, config.prepare_channels), num_stages=1, maxnreg=config.prepare_registers,
+            enable_fp_fusion=False,
         ),
         Stage(
             recur.kdaprof_kda_fwd_recur,
-            {**shared, "BV": bv, "HAS_H0": dtypes[5] is not None, "HAS_HT": final_state, "STAGES": config.recur_stages},
-            num_warps=config.recur_warps, num_stages=config.recur_stages,
+            {
+                **shared, "BV": bv, "HAS_H0": dtypes[5] is not None, "HAS_HT": final_state, "KEEP": keep,
+                "STAGES": config.recur_stages,
+            },
+            num_warps=config.recur_warps, num_stages=config.recur_stages, enable_fp_fusion=False,
         ),
     )  # fmt: skip
 

@@ -27,8 +27,8 @@ def resources(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, i
     spec.loader.exec_module(bench)
     config = bench.choose((9, 0), 64, 64)
     return {
-        kernel.__name__: bench.resources(kernel, constants, warps, stages, "float32", 90, cap)
-        for kernel, constants, warps, stages, cap in bench.specs(config, 64, 64, "float32", "tf32x3")
+        kernel.__name__: bench.resources(kernel, constants, options, "float32", 90)
+        for kernel, constants, options in bench.specs(config, 64, 64, "float32", "tf32x3")
     }
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from kdaprof.kda.fused.kernels.common import dot, load_record, load_record_t, load_tile, state_at
+from kdaprof.kda.fused.kernels.common import dot, load_record, load_record_t, load_tile, paired, state_at
 
 
 @triton.jit
@@ -61,13 +61,24 @@ def next_state(r, s, vn, K: tl.constexpr, KP: tl.constexpr, PRECISION: tl.conste
     return dot(kd, vn, s * load_decay(r, K, KP)[:, None], PRECISION)
 
 
+@triton.jit
+def operand(x, PRECISION: tl.constexpr):
+    """`x` as both operands of a product take it: `paired`, but as it is in one pass of tf32.
+
+    Nothing is split then, and to pair half precision costs more than its moves (K = V = 128: registers spill).
+    """
+    if PRECISION == "tf32":
+        return x
+    return paired(x)
+
+
 @triton.jit(do_not_specialize=["T", "H", "NC"])
 def kdaprof_kda_fwd_recur(
     rec, q, k, v, beta, h0, o, ht, scale, T, H, NC,
     K: tl.constexpr, KP: tl.constexpr, V: tl.constexpr, BV: tl.constexpr, RECORD: tl.constexpr,
-    HAS_H0: tl.constexpr, HAS_HT: tl.constexpr, PRECISION: tl.constexpr, STAGES: tl.constexpr,
+    HAS_H0: tl.constexpr, HAS_HT: tl.constexpr, KEEP: tl.constexpr, PRECISION: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """Forward, stage 2: o, the final state, and V' into the records. Grid: B H (V / BV)."""
+    """Forward, stage 2: o, the final state, and with KEEP V' into the records. Grid: B H (V / BV)."""
     pid = tl.program_id(0)
     bh = (pid // (V // BV)).to(tl.int64)
     pv = pid % (V // BV)
@@ -81,27 +92,42 @@ def kdaprof_kda_fwd_recur(
     v += head * V
     o += head * V
     beta += head
-    s = tl.zeros([KP, BV], tl.float32)
+    # Transposed, [BV, .]: the state and V' are first operands then, and go from product to product as they are.
+    s = tl.zeros([BV, KP], tl.float32)
     if HAS_H0:
-        s = load_state(h0, bh, pv, K, KP, V, BV)
+        s = tl.trans(load_state(h0, bh, pv, K, KP, V, BV))
     for c in tl.range(0, NC, num_stages=STAGES):
         r = rec + (bh * NC + c) * RECORD
         pairs = r + 32 * K + 16 * V
         t = (c * 16 + row).to(tl.int64)
         live = t < T
-        bt = tl.load(beta + t * H, mask=live, other=0.0).to(tl.float32)[:, None]
+        bt = tl.load(beta + t * H, mask=live, other=0.0).to(tl.float32)[None, :]
         grown = load_record(r, row, ck, K, KP)
-        # beta and scale wait for the products: there each warp has its own columns, while of k and q each has all.
-        through_k = dot(load_tile(k, t, ck, H * K, live, K, KP) * grown, s, tl.zeros([16, BV], tl.float32), PRECISION)
-        u = bt * (load_tile(v, t, cv, H * V, live, BV, BV) - through_k)
-        through_q = dot(load_tile(q, t, ck, H * K, live, K, KP) * grown, s, tl.zeros([16, BV], tl.float32), PRECISION)
-        vn = dot(load_record(pairs + 256, row, row, 16, 16), u, tl.zeros([16, BV], tl.float32), PRECISION)
-        tl.store(r + 32 * K + row[:, None] * V + cv[None, :], vn)
-        s = next_state(r, s, vn, K, KP, PRECISION)
-        out = dot(load_record(pairs, row, row, 16, 16), vn, scale * through_q, PRECISION)
-        tl.store(o + t[:, None] * (H * V) + cv[None, :], out.to(o.dtype.element_ty), mask=live[:, None])
+        none = tl.zeros([BV, 16], tl.float32)
+        before = operand(s, PRECISION)
+        # beta and scale wait for the products: there each warp has its own rows, while of k and q each has all.
+        through_k = dot(
+            before, tl.trans(operand(load_tile(k, t, ck, H * K, live, K, KP) * grown, PRECISION)), none, PRECISION
+        )
+        u = bt * (tl.trans(load_tile(v, t, cv, H * V, live, BV, BV)) - through_k)
+        through_q = dot(
+            before, tl.trans(operand(load_tile(q, t, ck, H * K, live, K, KP) * grown, PRECISION)), none, PRECISION
+        )
+        vn = dot(
+            operand(u, PRECISION),
+            tl.trans(operand(load_record(pairs + 256, row, row, 16, 16), PRECISION)),
+            none,
+            PRECISION,
+        )
+        if KEEP:
+            tl.store(r + 32 * K + row[None, :] * V + cv[:, None], vn)
+        vn = operand(vn, PRECISION)
+        kd = tl.trans(operand(load_record_t(r + 16 * K, row, ck, K, KP), PRECISION))
+        s = dot(vn, kd, s * load_decay(r, K, KP)[None, :], PRECISION)
+        out = dot(vn, tl.trans(operand(load_record(pairs, row, row, 16, 16), PRECISION)), scale * through_q, PRECISION)
+        tl.store(o + t[None, :] * (H * V) + cv[:, None], out.to(o.dtype.element_ty), mask=live[None, :])
     if HAS_HT:
-        store_state(ht + bh * (K * V), s, pv, K, KP, V, BV)
+        store_state(ht + bh * (K * V), tl.trans(s), pv, K, KP, V, BV)
 
 
 @triton.jit
