@@ -27,7 +27,7 @@ from kdaprof.instruments.watch.extras import (
     ThrottleRows,
 )
 from kdaprof.instruments.watch.loop import SampleLoop, Sink
-from kdaprof.instruments.watch.pace import SLOW_PERIOD_NS, Pace, share_at
+from kdaprof.instruments.watch.pace import OWN_SHARE, SLOW_PERIOD_NS, Budget, Pace, share_at
 from kdaprof.instruments.watch.people import Family
 from kdaprof.instruments.watch.taker import Extra, SampleTaker
 from kdaprof.runs.watch import ProcessName, SeriesEnd, WatchedCard, WatchRecord, WrappedCommand
@@ -93,6 +93,7 @@ class _Running:
         self._pair = clock_pair(clock)
         self._meters: list[GpmMeter] = []
         self._people: list[ProcessRows] = []
+        self._budget = Budget(share_at(OWN_SHARE, plan.hz), process_cpu_ns)
         # Asked before anything can be lost.
         devices = [card.device.value for card in self._open if card.device.value is not None]
         self._identities = [(device.name().value, device.pci_bus_id().value) for device in devices]
@@ -126,7 +127,8 @@ class _Running:
         return SampleTaker(device, extras)
 
     def _pace(self, share: float, *, period_ns: int = SLOW_PERIOD_NS, first_ns: int = 0) -> Pace:
-        return Pace(share_at(share, self._plan.hz) / len(self._open), period_ns=period_ns, first_ns=first_ns)
+        own = share_at(share, self._plan.hz) / len(self._open)
+        return Pace(own, period_ns=period_ns, first_ns=first_ns, budget=self._budget)
 
     def beginning(self) -> WatchRecord:
         """What is known before the first sample."""

@@ -17,7 +17,7 @@ from kdaprof.instruments.reading import Missing
 from kdaprof.instruments.sensor import BufferedSample, GpuProcess, ProcessUtilisation
 from kdaprof.instruments.watch.cards import choose
 from kdaprof.instruments.watch.extras import BufferRows, EnergyRows, ProcessRows, ThrottleRows
-from kdaprof.instruments.watch.pace import Pace, share_at
+from kdaprof.instruments.watch.pace import Budget, Pace, share_at
 from kdaprof.instruments.watch.people import Family
 
 CARDS = (
@@ -138,6 +138,28 @@ def test_a_dear_reading_is_taken_less_often() -> None:
     assert [t // S for t in range(0, 20 * S, S) if people.rows(t)] == [0, 4, 8, 12, 16]
     people = ProcessRows(FakeSensor(), pace=slow(80))
     assert [t // S for t in range(0, 300 * S, S) if people.rows(t)] == [0, 120, 240]
+
+
+def test_dear_readings_wait_while_the_whole_watch_is_over_its_budget() -> None:
+    spent = 0
+    budget = Budget(0.002, lambda: spent)
+    pace = Pace(None, budget=budget, cpu_ns=lambda: 0)
+    taken = []
+    for t in range(0, 20 * S, S):
+        spent += 3_000_000 if t < 5 * S else 1_000_000
+        if pace.begins(t):
+            taken.append(t // S)
+            pace.ends(t)
+    # 12 ms in the first 4 s, then 1 ms a second: within 2 ms a second from the eighth on.
+    assert taken == [0, *range(8, 20)]
+    assert pace.begins(20 * S, last=True)
+
+
+def test_a_watch_that_never_comes_within_its_budget_still_takes_dear_readings_now_and_then() -> None:
+    spent = iter(range(0, 10**15, 10**9))
+    pace = Pace(0.001, budget=Budget(0.002, lambda: next(spent)), cpu_ns=lambda: 0)
+    taken = [t // S for t in range(0, 300 * S, S) if pace.begins(t)]
+    assert taken == [0, 121, 242]
 
 
 def test_a_reading_gets_more_of_a_core_where_more_samples_were_asked_for() -> None:
