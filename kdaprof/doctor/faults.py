@@ -6,13 +6,13 @@ range. Ranges are those of `packaging` (`>=3.4,<3.7.1`); a development build cou
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
-from kdaprof.runs.arch import Arch
+from kdaprof.runs.arch import Arch, on_arch
 
 FLA = "https://github.com/fla-org/flash-linear-attention"
 TRITON = "https://github.com/triton-lang/triton"
@@ -32,6 +32,12 @@ class KnownFault:
     text: str
     next: str
     source: str
+
+    def strikes(self, capability: tuple[int, int], version: Callable[[str], str | None]) -> bool:
+        """Whether a card of this capability with these versions has it."""
+        return on_arch(self.archs, capability) and all(
+            in_range(version(name), wanted) for name, wanted in self.packages.items()
+        )
 
 
 FAULTS: tuple[KnownFault, ...] = (

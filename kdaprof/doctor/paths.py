@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kdaprof.doctor.faults import FAULTS, in_range
+from kdaprof.doctor.faults import FAULTS
 from kdaprof.doctor.machine import Machine
 from kdaprof.doctor.requirements import ATTENTION, ATTENTION_SOURCE, FLA_SETTINGS, FLA_SOURCE, HANDED_ON_SOURCE
 from kdaprof.kda.peers.elsewhere import ELSEWHERE, place_of
-from kdaprof.runs.arch import on_arch
 from kdaprof.runs.checkup import Check
 
 
@@ -29,12 +28,7 @@ def fault_checks(machine: Machine) -> Iterator[Check]:
             text=f"{len(FAULTS)} known faults of versions on cards: none can be ruled out without a card",
         )  # fmt: skip
         return
-    struck = [
-        fault
-        for fault in FAULTS
-        if on_arch(fault.archs, capability)
-        and all(in_range(machine.version(name), wanted) for name, wanted in fault.packages.items())
-    ]
+    struck = [fault for fault in FAULTS if fault.strikes(capability, machine.version)]
     for fault in struck:
         versions = ", ".join(f"{name} {machine.version(name)}" for name in fault.packages)
         yield Check(

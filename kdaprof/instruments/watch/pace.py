@@ -12,8 +12,8 @@ from collections.abc import Callable
 SLOW_PERIOD_NS = 1_000_000_000
 """What changes slowly is looked at once a second at most, however cheap it is."""
 
-OWN_SHARE = 0.0019
-"""Of a core, at 2 Hz: all that a watch costs, while dear readings can wait."""
+OWN_SHARE = 0.0017
+"""Of a core, at 2 Hz: all that a watch costs, while dear readings can wait; its end has some that cannot."""
 
 _SLOWEST_NS = 120 * 1_000_000_000
 _NEVER_NS = 2**62
