@@ -49,7 +49,7 @@ gpu-run: ## the run that goes into reports/ (default OUT=runs/gpu-check)
 # 371 s on an H200, of which FLA tunes its kernels for 271 s in its first calls; what it finds stays on disk for the profiled repeats' process.
 gpu-peers-run: ## the run that goes into reports/h200-kda-peers: FLA beside our paths (needs fla-core and einops)
 	FLA_DISABLE_BACKEND_DISPATCH=1 TRITON_CACHE_AUTOTUNING=1 $(GPU_PYTHON) -m kdaprof probe --preset production \
-	  --paths fused,tensor,fla --phases fwd,fwdbwd --modes eager,graph --samples 8 --util-seconds 2 --anonymous --force \
+	  --paths fused,tensor,fla --phases fwd,fwdbwd --modes eager,graph --samples 8 --util-seconds 3 --anonymous --force \
 	  --out $(OUT)
 
 gpu-util-run: ## the watches that go into reports/h200-gpu-util: idle, and both paths in loops
