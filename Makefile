@@ -46,7 +46,7 @@ gpu-run: ## the run that goes into reports/ (default OUT=runs/gpu-check)
 	$(GPU_PYTHON) -m kdaprof probe --paths fused,tensor,tensor-rows,compiled --phases fwd,bwd,fwdbwd \
 	  --modes eager,graph --samples 8 --cold --anonymous --force --out $(OUT)
 
-# 371 s on an H200, of which FLA tunes its kernels for 271 s in its first calls; what it finds stays on disk for the profiled repeats' process.
+# With loops of 2 s it took 371 s on an H200, of which FLA tunes its kernels for 271 s in its first calls; what it finds stays on disk for the profiled repeats' process.
 gpu-peers-run: ## the run that goes into reports/h200-kda-peers: FLA beside our paths (needs fla-core and einops)
 	FLA_DISABLE_BACKEND_DISPATCH=1 TRITON_CACHE_AUTOTUNING=1 $(GPU_PYTHON) -m kdaprof probe --preset production \
 	  --paths fused,tensor,fla --phases fwd,fwdbwd --modes eager,graph --samples 8 --util-seconds 3 --anonymous --force \

@@ -1,8 +1,5 @@
 """What `kdaprof gpu-util` costs: CPU time / time, of one core. `python benchmarks/gpu_util_cost.py [HZ] [SECONDS]`.
 
-The two ends of a watch, where dear readings are taken whatever they cost, are in it: some 17 ms of CPU time on an H200
-host, which a minute spreads to 0.03 % of a core.
-
 With an NVIDIA driver the real cards are watched; without one, as many fake ones as the third argument says, whose
 readings cost nothing: what is left is kdaprof's own part.
 """
@@ -60,4 +57,4 @@ def main(hz: float, seconds: float, fakes: int) -> None:
 
 if __name__ == "__main__":
     given = [float(text) for text in sys.argv[1:]]
-    main(*(given[:2] or (2.0, 60.0)), int(given[2]) if len(given) > 2 else 1)  # type: ignore[misc]
+    main(*(given[:2] or (2.0, 20.0)), int(given[2]) if len(given) > 2 else 1)  # type: ignore[misc]

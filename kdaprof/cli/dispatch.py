@@ -162,11 +162,11 @@ def _rows(args: argparse.Namespace, device: Device, ops: Sequence[str], dtypes: 
 
 
 def _versions() -> dict[str, str | None]:
-    from kdaprof.probe.dispatch.peers import version_of
+    from kdaprof.kda.peers.facts import FLA, installed_version
 
     return {
-        "torch": version_of("torch"),
-        "triton": version_of("triton"),
-        "fla": version_of("fla-core", "flash-linear-attention"),
-        "transformers": version_of("transformers"),
+        "torch": installed_version(("torch",)),
+        "triton": installed_version(("triton",)),
+        "fla": installed_version(FLA.distributions),
+        "transformers": installed_version(("transformers",)),
     }

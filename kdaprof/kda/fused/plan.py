@@ -64,10 +64,10 @@ def forward_plan(
     """
     record = record_elements(k_dim, v_dim)
     bv = block(v_dim, config.recur_bv)
-    # Fused, x - high of a product x would need -high: an instruction more for each operand that is split.
     shared = {
         "K": k_dim, "KP": pad(k_dim), "V": v_dim, "RECORD": record, "PRECISION": dots(dtypes, precision),
     }  # fmt: skip
+    # Fused multiply-add off: x - high of a product x would need -high, an instruction more for each split operand.
     return ForwardPlan(
         record,
         v_dim // bv,

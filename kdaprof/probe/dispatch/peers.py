@@ -6,7 +6,6 @@ import importlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from importlib import metadata
 from importlib.util import find_spec
 from typing import Any
 
@@ -15,6 +14,7 @@ import torch
 from kdaprof.analysis.evidence import judge_path
 from kdaprof.instruments.clock import MonotonicClock
 from kdaprof.instruments.device import Device
+from kdaprof.kda.peers.facts import installed_version
 from kdaprof.kda.peers.loading import is_bare_folder
 from kdaprof.kda.signatures import SIGNATURES
 from kdaprof.probe.dispatch.matrix import one_line
@@ -39,17 +39,8 @@ def package_missing(name: str, needed: str) -> str | None:
         found = importlib.import_module(module)
     except Exception as error:  # a broken install raises anything
         return f"import of {module} failed: {type(error).__name__}: {one_line(error)}"
-    return None if hasattr(found, attribute) else f"{name} {version_of(name) or ''} has no {needed}: another version"
-
-
-def version_of(*names: str) -> str | None:
-    """The version of the first of these distributions that is installed."""
-    for name in names:
-        try:
-            return metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return None
+    version = installed_version((name,)) or ""
+    return None if hasattr(found, attribute) else f"{name} {version} has no {needed}: another version"
 
 
 def peer_rows(device: Device, *, dtypes: Sequence[str], contexts: Sequence[str] = CONTEXTS) -> Iterator[DispatchRow]:

@@ -29,10 +29,16 @@ from kdaprof.kda.fused.kernels.common import (
 
 
 @triton.jit
+def upper_row(row, S: tl.constexpr):
+    """The upper row of the chunk that is row `row` of level S's product: of q for the first 8, of k beyond."""
+    return ((row % 8) // S) * (2 * S) + S + row % S
+
+
+@triton.jit
 def level_factor(beta, scale, left, H, S: tl.constexpr):
     """What the 16 rows of a level's product are multiplied with: scale for those of q, beta for those of k."""
     row = tl.arange(0, 16)
-    upper = ((row % 8) // S) * (2 * S) + S + row % S
+    upper = upper_row(row, S)
     return tl.where(row < 8, scale, tl.load(beta + upper * H, mask=upper < left, other=0.0).to(tl.float32))
 
 
@@ -47,8 +53,7 @@ def level_pairs(qt, kt, gt, factor, pairs, zero, S: tl.constexpr, PRECISION: tl.
     row = tl.arange(0, 16)
     rows = row[None, :]
     col = tl.arange(0, 8)
-    # Row r of the product is upper row u(r % 8), of q for r < 8 and of k beyond; its column c is lower row l(c).
-    uppers = ((rows % 8) // S) * (2 * S) + S + rows % S
+    uppers = upper_row(rows, S)
     x_upper = tl.full(gt.shape, -0.0, tl.float32)
     x_lower = tl.full(gt.shape, -0.0, tl.float32)
     a = tl.zeros_like(gt)
@@ -63,7 +68,7 @@ def level_pairs(qt, kt, gt, factor, pairs, zero, S: tl.constexpr, PRECISION: tl.
     lowers, _ = tl.split(tl.permute(tl.reshape(lowers, (KP, 8 // S, 2, S)), (0, 1, 3, 2)))
     found = small_dot(tl.trans(a * tl.exp2(x_upper)), tl.reshape(lowers, (KP, 8)), zero, PRECISION)
     is_q = row < 8
-    i = (((row % 8) // S) * (2 * S) + S + row % S)[:, None]
+    i = upper_row(row, S)[:, None]
     j = (col // S * (2 * S) + col % S)[None, :]
     mine = i // (2 * S) == j // (2 * S)
     tl.store(pairs + tl.where(is_q, 0, 256)[:, None] + i * 16 + j, found * factor[:, None], mask=mine)
@@ -149,6 +154,5 @@ def kdaprof_kda_fwd_prepare(
     lower_rows_t = tl.trans(paired(lower))
     a, at = inverse(a, at, lower_rows, lower_rows_t, none, 2, PRECISION)
     a, at = inverse(a, at, lower_rows, lower_rows_t, none, 4, PRECISION)
-    left = small_dot(paired(a), lower_rows, none, PRECISION)
-    a -= tl.where(lower_left(8, False), small_dot(paired(left), tl.trans(paired(at)), none, PRECISION), 0.0)
+    a, _ = inverse(a, at, lower_rows, lower_rows_t, none, 8, PRECISION)
     tl.store(pairs + 256 + grid, a)

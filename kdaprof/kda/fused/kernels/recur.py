@@ -72,6 +72,12 @@ def operand(x, PRECISION: tl.constexpr):
     return paired(x)
 
 
+@triton.jit
+def operand_t(x, PRECISION: tl.constexpr):
+    """`x` transposed, a second operand with its rows in the order of an `operand`'s columns."""
+    return tl.trans(operand(x, PRECISION))
+
+
 @triton.jit(do_not_specialize=["T", "H", "NC"])
 def kdaprof_kda_fwd_recur(
     rec, q, k, v, beta, h0, o, ht, scale, T, H, NC,
@@ -106,25 +112,17 @@ def kdaprof_kda_fwd_recur(
         none = tl.zeros([BV, 16], tl.float32)
         before = operand(s, PRECISION)
         # beta and scale wait for the products: there each warp has its own rows, while of k and q each has all.
-        through_k = dot(
-            before, tl.trans(operand(load_tile(k, t, ck, H * K, live, K, KP) * grown, PRECISION)), none, PRECISION
-        )
+        through_k = dot(before, operand_t(load_tile(k, t, ck, H * K, live, K, KP) * grown, PRECISION), none, PRECISION)
         u = bt * (tl.trans(load_tile(v, t, cv, H * V, live, BV, BV)) - through_k)
-        through_q = dot(
-            before, tl.trans(operand(load_tile(q, t, ck, H * K, live, K, KP) * grown, PRECISION)), none, PRECISION
-        )
-        vn = dot(
-            operand(u, PRECISION),
-            tl.trans(operand(load_record(pairs + 256, row, row, 16, 16), PRECISION)),
-            none,
-            PRECISION,
-        )
+        through_q = dot(before, operand_t(load_tile(q, t, ck, H * K, live, K, KP) * grown, PRECISION), none, PRECISION)
+        a_t = operand_t(load_record(pairs + 256, row, row, 16, 16), PRECISION)
+        vn = dot(operand(u, PRECISION), a_t, none, PRECISION)
         if KEEP:
             tl.store(r + 32 * K + row[None, :] * V + cv[:, None], vn)
         vn = operand(vn, PRECISION)
-        kd = tl.trans(operand(load_record_t(r + 16 * K, row, ck, K, KP), PRECISION))
+        kd = operand_t(load_record_t(r + 16 * K, row, ck, K, KP), PRECISION)
         s = dot(vn, kd, s * load_decay(r, K, KP)[None, :], PRECISION)
-        out = dot(vn, tl.trans(operand(load_record(pairs, row, row, 16, 16), PRECISION)), scale * through_q, PRECISION)
+        out = dot(vn, operand_t(load_record(pairs, row, row, 16, 16), PRECISION), scale * through_q, PRECISION)
         tl.store(o + t[None, :] * (H * V) + cv[:, None], out.to(o.dtype.element_ty), mask=live[None, :])
     if HAS_HT:
         store_state(ht + bh * (K * V), tl.trans(s), pv, K, KP, V, BV)
