@@ -1,4 +1,4 @@
-"""FLA's kernels without their tuning: each takes the first configuration it lists, by FLA's own table of them.
+"""FLA's kernels without their tuning: each keeps the first configuration that it lists, in this process.
 
 Tuning takes minutes a workload and finds speed. What these tests ask, the results and the kernels' names, is the same
 with any configuration.
@@ -7,47 +7,39 @@ with any configuration.
 from __future__ import annotations
 
 import importlib
-import json
 import sys
 import warnings
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 
-MODULES = ("kda", "gated_delta_rule", "gdn2", "precond_kda", "common")
+if TYPE_CHECKING:
+    from triton.runtime.autotuner import Autotuner
+
+MODULES = ("kda", "gated_delta_rule", "gdn2", "precond_kda")
 
 
-def _tuners() -> dict[str, Any]:
-    """FLA's tuned kernels by name, out of every loaded module of FLA."""
-    from fla.ops.utils.cache import CachedAutotuner
+def _tuners() -> Iterator[Autotuner]:
+    """FLA's tuned kernels, out of every loaded module of FLA: those with its own tuner, and those with Triton's."""
+    from triton.runtime.autotuner import Autotuner
 
     for name in MODULES:
         importlib.import_module(f"fla.ops.{name}")
-    found = {}
     for module in [m for name, m in sorted(sys.modules.items()) if name.startswith("fla.")]:
         for member in vars(module).values():
             kernel = member
-            while kernel is not None and not isinstance(kernel, CachedAutotuner):
-                kernel = getattr(kernel, "fn", None) if type(kernel).__module__.startswith("triton.") else None
-            if kernel is not None:
-                found[kernel.kernel_name] = kernel
-    return found
+            while type(kernel).__module__.startswith("triton.") and not isinstance(kernel, Autotuner):
+                kernel = getattr(kernel, "fn", None)
+            if isinstance(kernel, Autotuner):
+                yield kernel
 
 
-def take_first_configurations(folder: Path, monkeypatch: pytest.MonkeyPatch) -> int:
-    """Write them to `folder` for this process and its children to find; how many kernels have one."""
-    monkeypatch.setenv("FLA_CONFIG_DIR", str(folder))
-    monkeypatch.setenv("FLA_CACHE_MODE", "default")
+def take_first_configurations(monkeypatch: pytest.MonkeyPatch) -> int:
+    """Until the test's end, where its profiled repeats run in this process; how many kernels would have been tuned."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # FLA warns of what else could be installed
-        tuners = _tuners()
-    from fla.ops.utils import cache
-
-    monkeypatch.setattr(cache, "FLA_CACHE_MODE", cache.FlaCacheMode.DEFAULT)
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, tuner in tuners.items():
-        first = tuner.configs[0]
-        taken = {key: getattr(first, key) for key in ("kwargs", "num_warps", "num_stages", "num_ctas", "maxnreg")}
-        (folder / f"{name}.json").write_text(json.dumps({"default_config": taken}))
-    return len(tuners)
+        tuned = {id(kernel): kernel for kernel in _tuners() if len(kernel.configs) > 1}
+    for kernel in tuned.values():
+        monkeypatch.setattr(kernel, "configs", kernel.configs[:1])
+    return len(tuned)

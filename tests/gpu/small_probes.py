@@ -1,8 +1,12 @@
-"""What the GPU tests of peers and of KDA's relatives share: an effort of seconds, and the rules that a cell met."""
+"""What the GPU tests of probes share: an effort of seconds, repeats in this process, and the rules that a cell met."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from kdaprof.probe.child import ChildResult, ChildSpec
 from kdaprof.probe.plan import Effort
+from kdaprof.probe.profiled import profile_cell
 from kdaprof.runs.results import CellResult
 
 EFFORT = Effort(
@@ -11,6 +15,18 @@ EFFORT = Effort(
 )  # fmt: skip
 
 
+def in_this_process(spec: ChildSpec, *, env: Mapping[str, str], timeout_s: float) -> ChildResult:
+    """Profiled repeats here, where a test can put another op in a path's place or change how a library tunes."""
+    assert spec.task == "profile"
+    return ChildResult(cells=tuple(profile_cell(case, spec) for case in spec.cases))
+
+
 def rules(result: CellResult) -> set[str]:
     """Rules that refuse any figure of the cell."""
     return {reason.rule for fact in result.facts.values() for reason in fact.reasons}
+
+
+def kernels_say(result: CellResult) -> str | None:
+    """The path whose kernels ran, by the witness."""
+    assert result.evidence is not None
+    return next(witness.says for witness in result.evidence.witnesses if witness.name == "kernels")

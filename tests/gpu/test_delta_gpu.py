@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from fla_configs import take_first_configurations
-from small_probes import EFFORT, rules
+from small_probes import EFFORT, in_this_process, kernels_say, rules
 
 from kdaprof.analysis.derive import derive
 from kdaprof.analysis.recompute import load_raw
@@ -30,13 +31,13 @@ Cells = list[tuple[CellRecord, CellResult]]
 
 
 def probed(workload: str, paths: str, out: Path, *, phases: str = "fwdbwd") -> Cells:
-    """The workload at a small shape, eager and graph, as `kdaprof probe` measures it."""
+    """The workload at a small shape, eager and graph, as `kdaprof probe` measures it, all in this process."""
     plan = Request(
         workload=workload, paths=paths, contexts="plain", modes="eager,graph", phases=phases, shape="2,96,2,64,64",
         chunk=16, dtype="float32", device="cuda", cache="rotate", cold=False, seed=0, effort=EFFORT, out=out,
         force=False, anonymous=False, command=("kdaprof", "probe"),
     ).plan("cuda:0")  # fmt: skip
-    run_probe(plan, real_lab(plan, Silent()))
+    run_probe(plan, replace(real_lab(plan, Silent()), spawn=in_this_process))
     raw = load_raw(out)
     results = derive(raw)
     return [(cell, results.cell(cell.id)) for cell in raw.record.cells]
@@ -49,11 +50,6 @@ def refuses_backward(workload: str) -> bool:
     )
 
 
-def kernels(result: CellResult) -> str | None:
-    assert result.evidence is not None
-    return next(witness.says for witness in result.evidence.witnesses if witness.name == "kernels")
-
-
 @pytest.mark.parametrize(
     ("workload", "paths"), [("gdn", "fused,tensor"), ("gdn2", "tensor,tensor-rows"), ("precond_kda", "reference")]
 )
@@ -63,7 +59,7 @@ def test_our_paths_compute_it_eager_and_captured(workload: str, paths: str, tmp_
     for cell, result in cells:
         assert cell.status == "ok", cell.error
         assert not rules(result) & {"Q06", "Q09"}, cell.id
-        assert kernels(result) == cell.key.path
+        assert kernels_say(result) == cell.key.path
         assert result.evidence is not None
         assert result.evidence.verdict == "partial"  # nobody declared counts for it
 
@@ -74,13 +70,13 @@ def test_our_paths_compute_it_eager_and_captured(workload: str, paths: str, tmp_
 def test_fla_keeps_its_tolerance_and_is_known_by_its_kernels(
     workload: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert take_first_configurations(tmp_path / "configurations", monkeypatch) > 20
+    assert take_first_configurations(monkeypatch) > 20
     phases = "fwd" if refuses_backward(workload) else "fwdbwd"
     cells = probed(workload, "fla", tmp_path / "run", phases=phases)
     assert len(cells) == 2
     for cell, result in cells:
         assert cell.status == "ok", cell.error
-        assert kernels(result) == "fla"
+        assert kernels_say(result) == "fla"
         assert not rules(result) & {"Q06", "Q07", "Q09", "Q15"}, cell.id
     seen = cells[0][0].observed
     assert seen is not None
@@ -100,7 +96,7 @@ def test_a_backward_that_fla_refuses_is_a_failed_cell_with_its_reason(
 ) -> None:
     if not refuses_backward("gdn"):
         pytest.skip("FLA runs this backward on this card with this Triton")
-    take_first_configurations(tmp_path / "configurations", monkeypatch)
+    take_first_configurations(monkeypatch)
     cells = [cell for cell, _ in probed("gdn", "fla", tmp_path / "run", phases="fwdbwd")]
     assert len(cells) == 2
     for cell in cells:

@@ -7,7 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import small_probes
 import torch
+from small_probes import kernels_say, rules
 from torch.backends import cuda as switches
 
 from kdaprof.analysis.derive import derive
@@ -16,7 +18,6 @@ from kdaprof.probe import session
 from kdaprof.probe.child import ChildResult, ChildSpec
 from kdaprof.probe.library import settings_kept
 from kdaprof.probe.library_plan import LIBRARY_EFFORT, LibraryRequest
-from kdaprof.probe.profiled import profile_cell
 from kdaprof.probe.real import real_lab
 from kdaprof.probe.session import run_probe
 from kdaprof.report.progress import Silent
@@ -33,9 +34,8 @@ Cells = list[tuple[CellRecord, CellResult]]
 
 
 def in_this_process(spec: ChildSpec, *, env: Mapping[str, str], timeout_s: float) -> ChildResult:
-    assert spec.task == "profile"
     with settings_kept(spec.cases[0].key.workload):  # in a process of its own nobody needs them back
-        return ChildResult(cells=tuple(profile_cell(case, spec) for case in spec.cases))
+        return small_probes.in_this_process(spec, env=env, timeout_s=timeout_s)
 
 
 @pytest.fixture
@@ -57,14 +57,6 @@ def probe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Cell
         return [(cell, results.cell(cell.id)) for cell in raw.record.cells]
 
     return run
-
-
-def kernels_say(result: CellResult) -> str | None:
-    return next(w.says for w in result.evidence.witnesses if w.name == "kernels")
-
-
-def rules(result: CellResult) -> set[str]:
-    return {reason.rule for fact in result.facts.values() for reason in fact.reasons}
 
 
 @pytest.mark.parametrize("phases", ["fwd", "fwdbwd"])

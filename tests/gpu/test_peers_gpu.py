@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from fla_configs import take_first_configurations
-from small_probes import EFFORT, rules
+from small_probes import EFFORT, in_this_process, kernels_say, rules
 
 from kdaprof.analysis.derive import derive
 from kdaprof.analysis.recompute import load_raw
@@ -19,9 +19,7 @@ from kdaprof.kda.peers.arguments import named_parameters
 from kdaprof.kda.peers.facts import FLA, installed_version
 from kdaprof.kda.peers.loading import load
 from kdaprof.probe import session
-from kdaprof.probe.child import ChildResult, ChildSpec
 from kdaprof.probe.plan import Plan, Request
-from kdaprof.probe.profiled import profile_cell
 from kdaprof.probe.real import real_lab
 from kdaprof.probe.session import run_probe
 from kdaprof.report.progress import Silent
@@ -58,15 +56,15 @@ def test_the_installed_signature_has_what_the_adapter_needs() -> None:
 @needs_fla
 @pytest.mark.slow
 def test_fla_beside_the_fused_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert take_first_configurations(tmp_path / "configurations", monkeypatch) > 20
+    assert take_first_configurations(monkeypatch) > 20
     asked = plan(tmp_path / "run", "fwdbwd")
-    run_probe(asked, real_lab(asked, Silent()))
+    run_probe(asked, replace(real_lab(asked, Silent()), spawn=in_this_process))
     record, cells = of_fla(asked.out)
     assert len(cells) == 2
     for cell, result in cells:
         assert cell.status == "ok", cell.error
         assert result.evidence.verdict in ("confirmed", "partial"), result.evidence
-        assert next(w.says for w in result.evidence.witnesses if w.name == "kernels") == "fla"
+        assert kernels_say(result) == "fla"
         assert not rules(result) & {"Q06", "Q07", "Q09", "Q15"}
     seen = cells[0][0].observed
     assert seen is not None
@@ -83,9 +81,6 @@ def test_fla_beside_the_fused_path(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_a_peer_that_runs_our_kernels_is_compared_with_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def ours(*_args: object, **_kwargs: object) -> Callable[..., torch.Tensor]:
         return lambda *args: kda(*args, path="fused")[0]
-
-    def in_this_process(spec: ChildSpec, **_: object) -> ChildResult:
-        return ChildResult(cells=tuple(profile_cell(case, spec) for case in spec.cases))
 
     monkeypatch.setattr(op_module, "peer_op", ours)
     monkeypatch.setattr(session, "measure_ceilings", lambda *_: ())

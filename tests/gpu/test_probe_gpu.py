@@ -8,7 +8,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,16 +16,15 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 import torch
+from small_probes import EFFORT, in_this_process
 
 from kdaprof.analysis.derive import derive
 from kdaprof.analysis.recompute import load_raw
 from kdaprof.kda.shapes import Operands
 from kdaprof.kda.tensor import chunk_gdn2
 from kdaprof.probe import graph_case, session
-from kdaprof.probe.child import ChildResult, ChildSpec
 from kdaprof.probe.graph_case import capture_case
-from kdaprof.probe.plan import Effort, Plan, Request
-from kdaprof.probe.profiled import profile_cell
+from kdaprof.probe.plan import Plan, Request
 from kdaprof.probe.real import real_lab
 from kdaprof.probe.session import run_probe
 from kdaprof.report.progress import Silent
@@ -40,24 +39,6 @@ pytestmark = pytest.mark.gpu
 
 Op = Callable[..., torch.Tensor]
 SIZES = (2, 64, 2, 64, 64)
-EFFORT = Effort(
-    rounds=2,
-    rounds_most=1,
-    samples=3,
-    warmup=2,
-    events=2,
-    burst=3,
-    allocator=2,
-    profiled=3,
-    profiled_full=2,
-    util_seconds=0,
-)
-
-
-def in_this_process(spec: ChildSpec, *, env: Mapping[str, str], timeout_s: float) -> ChildResult:
-    """Profiled repeats here, where a test can put another op in a path's place."""
-    assert spec.task == "profile"
-    return ChildResult(cells=tuple(profile_cell(case, spec) for case in spec.cases))
 
 
 def plan(out: Path, path: str, **changes: str) -> Plan:
