@@ -12,8 +12,8 @@ from collections.abc import Callable
 SLOW_PERIOD_NS = 1_000_000_000
 """What changes slowly is looked at once a second at most, however cheap it is."""
 
-OWN_SHARE = 0.0017
-"""Of a core, at 2 Hz: all that a watch costs, while dear readings can wait; its end has some that cannot."""
+OWN_SHARE = 0.0019
+"""Of a core, at 2 Hz: all that a watch costs, while dear readings can wait."""
 
 _SLOWEST_NS = 120 * 1_000_000_000
 _NEVER_NS = 2**62
@@ -26,19 +26,28 @@ def share_at(share: float, hz: float) -> float:
 
 
 class Budget:
-    """What a watch has cost since its first reading, all cards and readings, against `share` of a core."""
+    """What a watch has cost since its first reading, all cards and readings, against `share` of a core.
+
+    What each dear reading cost when it was last taken is set aside: at the end of the watch they are taken once more.
+    """
 
     def __init__(self, share: float, cpu_ns: Callable[[], int] = time.process_time_ns) -> None:
         self._share = share
         self._cpu_ns = cpu_ns
         self._origin: tuple[int, int] | None = None
+        self._set_aside: dict[int, int] = {}
+
+    def set_aside(self, reading: int, cost_ns: int) -> None:
+        """Keep `cost_ns` for the end of `reading`, in place of what was kept for it before."""
+        self._set_aside[reading] = cost_ns
 
     def allows(self, t_ns: int) -> bool:
         """Whether the watch has stayed within its share until `t_ns`; the first to ask, at its beginning, hears yes."""
         if self._origin is None:
             self._origin = (t_ns, self._cpu_ns())
         began_ns, cpu_ns = self._origin
-        return t_ns == began_ns or self._cpu_ns() - cpu_ns <= self._share * (t_ns - began_ns)
+        spent_ns = self._cpu_ns() - cpu_ns + sum(self._set_aside.values())
+        return t_ns == began_ns or spent_ns <= self._share * (t_ns - began_ns)
 
 
 class Pace:
@@ -85,9 +94,11 @@ class Pace:
 
     def ends(self, t_ns: int) -> None:
         """The reading of `t_ns` is taken: what it cost sets when the next is due."""
+        cost_ns = self._cpu_ns() - self._began_ns
+        if self._budget is not None:
+            self._budget.set_aside(id(self), cost_ns)
         if self._share is not None:
-            wanted = round((self._cpu_ns() - self._began_ns) / self._share)
-            self._due_ns = t_ns + min(max(self._period_ns, wanted), _SLOWEST_NS)
+            self._due_ns = t_ns + min(max(self._period_ns, round(cost_ns / self._share)), _SLOWEST_NS)
 
     def never_again(self) -> None:
         """No reading will be due."""

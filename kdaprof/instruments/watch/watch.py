@@ -97,6 +97,9 @@ class _Running:
         # Asked before anything can be lost.
         devices = [card.device.value for card in self._open if card.device.value is not None]
         self._identities = [(device.name().value, device.pci_bus_id().value) for device in devices]
+        # A function's first call is dear and slow (milliseconds together): not in the first sample.
+        for device in devices:
+            SampleTaker(device, [ThrottleRows(device)]).take(self._pair.monotonic_ns)
         self._loop = SampleLoop(
             [self._taker(device, family) for device in devices],
             clock,

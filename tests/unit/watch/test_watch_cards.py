@@ -155,6 +155,24 @@ def test_dear_readings_wait_while_the_whole_watch_is_over_its_budget() -> None:
     assert pace.begins(20 * S, last=True)
 
 
+def test_what_the_end_of_a_watch_will_cost_is_set_aside() -> None:
+    spent = 0
+    budget = Budget(0.002, lambda: spent)
+    pace = Pace(None, budget=budget, cpu_ns=lambda: spent)
+    taken = []
+    for t in range(0, 20 * S, S):
+        spent += 1_000_000
+        if pace.begins(t):
+            taken.append(t // S)
+            spent += 4_000_000
+            pace.ends(t)
+    pace.begins(20 * S, last=True)
+    spent += 4_000_000
+    # 1 ms a second and 4 ms a reading: within 2 ms a second with the last one in it.
+    assert taken == [0, 8, 12, 16]
+    assert spent <= 0.002 * 20 * S
+
+
 def test_a_watch_that_never_comes_within_its_budget_still_takes_dear_readings_now_and_then() -> None:
     spent = iter(range(0, 10**15, 10**9))
     pace = Pace(0.001, budget=Budget(0.002, lambda: next(spent)), cpu_ns=lambda: 0)
