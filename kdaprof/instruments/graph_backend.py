@@ -143,9 +143,13 @@ class CudaGraphBackend:
     def begin(self, pool: Any) -> torch.cuda.CUDAGraph:
         """Begin to capture on the current stream, in thread-local mode.
 
+        cuBLAS keeps a workspace a stream. The warm-up's lies in the memory of eager code: captured, the graph would
+        write there after torch has freed it (`torch.compile` does when it captures a graph, and gives it back to the
+        driver: replays end with an illegal access). Dropped here, the workspace is made anew in the graph's own pool.
         Thread-local: other threads (a sampler that reads NVML, a data loader that pins memory) do nothing to the
         captured stream, and the stricter global mode would let them break the capture.
         """
+        torch._C._cuda_clearCublasWorkspaces()
         graph = torch.cuda.CUDAGraph()
         try:
             graph.capture_begin(pool=pool, capture_error_mode="thread_local")
@@ -155,8 +159,9 @@ class CudaGraphBackend:
         return graph
 
     def end(self, graph: torch.cuda.CUDAGraph) -> None:
-        """End the capture."""
+        """End the capture; eager code makes a cuBLAS workspace of its own again."""
         graph.capture_end()
+        torch._C._cuda_clearCublasWorkspaces()
 
     def abandon(self, graph: torch.cuda.CUDAGraph, pool: Any) -> None:
         """End a broken capture, take it from the allocator, free its pool."""

@@ -98,8 +98,8 @@ def test_a_backward_that_fla_refuses_is_a_failed_cell_with_its_reason(
         pytest.skip("FLA runs this backward on this card with this Triton")
     take_first_configurations(monkeypatch)
     cells = [cell for cell, _ in probed("gdn", "fla", tmp_path / "run", phases="fwdbwd")]
-    assert len(cells) == 2
-    for cell in cells:
-        assert cell.status == "failed"
-        assert cell.error is not None
-        assert "#640" in cell.error.text
+    eager, graph = sorted(cells, key=lambda cell: cell.key.mode)
+    assert eager.status == "failed"
+    assert eager.error is not None
+    assert "#640" in eager.error.text
+    assert graph.status == "unavailable"

@@ -70,8 +70,8 @@ def test_a_busy_card_reads_busy_and_its_matmuls_use_the_tensor_cores(tmp_path: P
 
 
 def test_two_samples_a_second_cost_at_most_0_2_percent_of_a_core(tmp_path: Path) -> None:
-    document = watched(tmp_path, "--hz", "2", "--duration", "25")
-    assert document["samples_taken"] == document["samples_due"] == 51
+    document = watched(tmp_path, "--hz", "2", "--duration", "45")
+    assert document["samples_taken"] == document["samples_due"] == 91
     assert document["own_cost"]["value"] <= 0.002
 
 

@@ -243,6 +243,24 @@ def test_replays_follow_their_inputs_and_overwrite_their_outputs(x: torch.Tensor
     captured.reset()
 
 
+BEHIND_ITS_BACK = """
+import torch
+from kdaprof.instruments.graphs import capture
+a, b = torch.randn(64, 65536, device="cuda"), torch.randn(65536, 64, device="cuda")  # summed in parts, in a workspace
+captured = capture(lambda: a @ b)
+torch._C._cuda_clearCublasWorkspaces()  # as torch.compile does around a capture of its own
+torch.cuda.empty_cache()
+captured.replay()
+torch.cuda.synchronize()
+torch.testing.assert_close(captured.outputs, a @ b)
+"""
+
+
+def test_a_graph_outlives_the_workspaces_of_eager_code() -> None:
+    done = subprocess.run([sys.executable, "-c", BEHIND_ITS_BACK], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
 def test_forward_and_backward_apart_give_eagers_gradients(x: torch.Tensor) -> None:
     leaf = x.clone().requires_grad_()
 

@@ -1,7 +1,8 @@
 """Marks as pooled CUDA timing events. Importing this module imports torch.
 
 Recording costs 8.5 µs on an H200 and creating with it 13 µs, so events come from a pool. The stream object of
-`torch.cuda.current_stream()` is made anew at each call: it is kept while the current stream is the same.
+`torch.cuda.current_stream()` is made anew at each call: it is kept while the current stream is the same. Events are of
+torch's C class, whose methods have no Python frame around them.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import torch
 
 from kdaprof.instruments.steps.borders import Mark
 
+_Event: Any = torch.cuda.Event.__base__
+
 
 class CudaBorders:
     """Timing events of one CUDA device, recorded on whichever stream is current."""
@@ -20,23 +23,26 @@ class CudaBorders:
 
     def __init__(self, device_index: int, pool: int = 64) -> None:
         self._index = device_index
-        self._stream_key: object = None
-        self._stream: Any = None
         with torch.cuda.device(device_index):
-            self._pool: list[Any] = [torch.cuda.Event(enable_timing=True) for _ in range(pool)]  # type: ignore[no-untyped-call]
+            self._pool: list[Any] = [_Event(enable_timing=True) for _ in range(pool)]
+            self._stream_key: object = torch._C._cuda_getCurrentStream(device_index)
+            self._stream: Any = torch.cuda.current_stream(device_index)
             for event in self._pool:
-                event.record()  # an event comes into being at its first record: not in the loop's first step
+                event.record(
+                    self._stream
+                )  # an event comes into being at its first record: not in the loop's first step
+        self._capturing = torch._C._cuda_isCurrentStreamCapturing
 
     def mark(self) -> Mark | None:
         """Record an event of the pool; None inside a capture, where an event would become part of the graph."""
-        if torch.cuda.is_current_stream_capturing():
+        if self._capturing():
             return None
         pool = self._pool
-        event = pool.pop() if pool else torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        event: Mark = pool.pop() if pool else _Event(enable_timing=True)
         key = torch._C._cuda_getCurrentStream(self._index)
         if key != self._stream_key:
             self._stream_key, self._stream = key, torch.cuda.current_stream(self._index)
-        event.record(self._stream)
+        event.record(self._stream)  # type: ignore[attr-defined]
         return event
 
     def reached(self, mark: Mark) -> bool:

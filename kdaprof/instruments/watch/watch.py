@@ -97,9 +97,6 @@ class _Running:
         # Asked before anything can be lost.
         devices = [card.device.value for card in self._open if card.device.value is not None]
         self._identities = [(device.name().value, device.pci_bus_id().value) for device in devices]
-        # A function's first call is dear and slow (milliseconds together): not in the first sample.
-        for device in devices:
-            SampleTaker(device, [ThrottleRows(device)]).take(self._pair.monotonic_ns)
         self._loop = SampleLoop(
             [self._taker(device, family) for device in devices],
             clock,
@@ -113,6 +110,10 @@ class _Running:
     def _taker(self, device: NvmlDevice, family: Family | None) -> SampleTaker:
         meter = GpmMeter(device)
         self._meters.append(meter)
+        # A function's first call is dear and slow (milliseconds together): not in the first sample.
+        SampleTaker(device, [ThrottleRows(device)]).take(self._pair.monotonic_ns)
+        if meter.missing is None:
+            meter.read()
         wanted = None if family is None else family.holds
         people = ProcessRows(device, wanted, pace=self._pace(PEOPLE_SHARE), shares=self._pace(PEOPLE_SHARE))
         self._people.append(people)

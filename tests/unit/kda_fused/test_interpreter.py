@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -22,14 +23,17 @@ COMPARED = (
 )  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def results() -> dict[str, dict[str, Any]]:
-    script = Path(__file__).with_name("interpreted_cases.py")
+def interpreted(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """One of the scripts beside this file, in a process of its own."""
     root = str(Path(__file__).parents[3])
     environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": root, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, str(script)], env=environment, capture_output=True, text=True, timeout=300, check=False
-    )
+    command = [sys.executable, str(Path(__file__).with_name(script)), *arguments]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+
+
+@pytest.fixture(scope="module")
+def results() -> dict[str, dict[str, Any]]:
+    done = interpreted("interpreted_cases.py")
     found = {line["case"]: line for line in map(json.loads, done.stdout.splitlines())}
     assert done.returncode == 0, f"after {list(found)}:\n{done.stderr[-4000:]}"
     return found
@@ -48,6 +52,14 @@ def test_agrees_with_the_float64_recurrence(results: dict[str, dict[str, Any]], 
 @pytest.mark.parametrize("case", COMPARED)
 def test_results_have_their_inputs_dtypes(results: dict[str, dict[str, Any]], case: str) -> None:
     assert results[case]["dtypes"] == results[case]["want_dtypes"]
+
+
+def test_no_kernel_reads_or_writes_beside_its_tensors() -> None:
+    done = interpreted("guarded_cases.py")
+    assert done.returncode == 0, f"after {done.stdout}:\n{done.stderr[-4000:]}"
+    assert len(done.stdout.splitlines()) == 12
+    overrun = interpreted("guarded_cases.py", "overrun")
+    assert (overrun.returncode, overrun.stdout) == (-signal.SIGSEGV, "within 0.0\n")
 
 
 def test_later_tokens_change_no_bit_of_earlier_outputs(results: dict[str, dict[str, Any]]) -> None:

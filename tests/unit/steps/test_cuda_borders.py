@@ -7,6 +7,7 @@ import contextlib
 import pytest
 import torch
 
+from kdaprof.instruments.steps import cuda_borders
 from kdaprof.instruments.steps.cuda_borders import CudaBorders
 
 
@@ -52,9 +53,9 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
     def synchronize(index: int) -> None:
         one.waited += 1
 
-    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(cuda_borders, "_Event", Event)
     monkeypatch.setattr(torch.cuda, "device", lambda index: contextlib.nullcontext())
-    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: one.capturing)
+    monkeypatch.setattr(torch._C, "_cuda_isCurrentStreamCapturing", lambda: one.capturing, raising=False)
     monkeypatch.setattr(torch.cuda, "current_stream", current_stream)
     monkeypatch.setattr(torch.cuda, "synchronize", synchronize)
     monkeypatch.setattr(torch._C, "_cuda_getCurrentStream", lambda index: (one.stream, index, 1), raising=False)
