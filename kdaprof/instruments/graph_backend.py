@@ -137,19 +137,20 @@ class CudaGraphBackend:
         return False
 
     def new_pool(self) -> Any:
-        """A private pool's handle."""
-        return torch.cuda.graph_pool_handle()
-
-    def begin(self, pool: Any) -> torch.cuda.CUDAGraph:
-        """Begin to capture on the current stream, in thread-local mode.
+        """A private pool's handle.
 
         cuBLAS keeps a workspace a stream. The warm-up's lies in the memory of eager code: captured, the graph would
         write there after torch has freed it (`torch.compile` does when it captures a graph, and gives it back to the
         driver: replays end with an illegal access). Dropped here, the workspace is made anew in the graph's own pool.
+        """
+        torch._C._cuda_clearCublasWorkspaces()
+        return torch.cuda.graph_pool_handle()
+
+    def begin(self, pool: Any) -> torch.cuda.CUDAGraph:
+        """Begin to capture on the current stream, in thread-local mode.
         Thread-local: other threads (a sampler that reads NVML, a data loader that pins memory) do nothing to the
         captured stream, and the stricter global mode would let them break the capture.
         """
-        torch._C._cuda_clearCublasWorkspaces()
         graph = torch.cuda.CUDAGraph()
         try:
             graph.capture_begin(pool=pool, capture_error_mode="thread_local")
@@ -178,6 +179,7 @@ class CudaGraphBackend:
             _BROKEN.append(graph)
         with suppress(RuntimeError):
             graph.reset()
+        torch._C._cuda_clearCublasWorkspaces()
 
     def replay(self, graph: torch.cuda.CUDAGraph) -> None:
         """Launch the graph on the current stream."""

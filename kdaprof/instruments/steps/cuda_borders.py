@@ -28,9 +28,7 @@ class CudaBorders:
             self._stream_key: object = torch._C._cuda_getCurrentStream(device_index)
             self._stream: Any = torch.cuda.current_stream(device_index)
             for event in self._pool:
-                event.record(
-                    self._stream
-                )  # an event comes into being at its first record: not in the loop's first step
+                event.record(self._stream)  # it comes into being at its first record: not in the loop's first step
         self._capturing = torch._C._cuda_isCurrentStreamCapturing
 
     def mark(self) -> Mark | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from kdaprof.instruments.allocator import AllocatorDelta
 from kdaprof.instruments.steps.borders import Borders, Mark
@@ -39,9 +40,11 @@ class OpenStep:
     reserved_bytes: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PhaseSpan:
-    """A phase of one step, its `calls` entries summed. `span_ns` is device time, idle included; None where unknown."""
+class PhaseSpan(NamedTuple):
+    """A phase of one step, its `calls` entries summed. `span_ns` is device time, idle included; None where unknown.
+
+    A tuple: some are made in every step of a running loop, and a frozen dataclass takes four times as long.
+    """
 
     name: str
     t_ns: int
@@ -100,42 +103,38 @@ def settle(step: OpenStep, borders: Borders) -> StepSpans:
     whatever the resolution.
     """
     places: dict[int, int | None] = {}
-    if step.first is not None:
+    first = step.first
+    if first is not None:
         for mark in step.marks:
-            places[id(mark)] = 0 if mark is step.first else borders.between_ns(step.first, mark)
+            places[id(mark)] = 0 if mark is first else borders.between_ns(first, mark)
     for mark in step.marks:
         borders.free(mark)
-    entries: dict[str, list[OpenPhase]] = {}
-    for phase in step.phases:
-        entries.setdefault(phase.name, []).append(phase)
+    at = places.get
+    phases: dict[str, PhaseSpan] = {}
+    for entry in step.phases:
+        begin, end = at(id(entry.first)), at(id(entry.last))
+        span_ns = None if begin is None or end is None else end - begin
+        one = PhaseSpan(entry.name, entry.start_ns, entry.end_ns - entry.start_ns, span_ns, 1, entry.nested)
+        known = phases.get(entry.name)
+        phases[entry.name] = one if known is None else _summed(known, one)
+    begin, end = at(id(first)), at(id(step.last))
     profiled = step.kind != "unprofiled"
     return StepSpans(
         number=step.number,
         kind=step.kind,
         t_ns=step.start_ns,
         wall_ns=step.end_ns - step.start_ns,
-        span_ns=_between(places, step.first, step.last),
+        span_ns=None if begin is None or end is None else end - begin,
         tokens=step.tokens,
-        phases=tuple(_summed(name, found, places) for name, found in entries.items()),
+        phases=tuple(phases.values()),
         memory=step.memory,
         reserved_bytes=step.reserved_bytes,
         entries=tuple(Border(p.name, p.start_ns, p.end_ns) for p in step.phases) if profiled else (),
     )
 
 
-def _summed(name: str, entries: list[OpenPhase], places: dict[int, int | None]) -> PhaseSpan:
-    spans = [_between(places, entry.first, entry.last) for entry in entries]
-    known = [span for span in spans if span is not None]
-    return PhaseSpan(
-        name=name,
-        t_ns=entries[0].start_ns,
-        wall_ns=sum(entry.end_ns - entry.start_ns for entry in entries),
-        span_ns=sum(known) if len(known) == len(spans) else None,
-        calls=len(entries),
-        nested=entries[0].nested,
-    )
-
-
-def _between(places: dict[int, int | None], first: Mark | None, last: Mark | None) -> int | None:
-    begin, end = places.get(id(first)), places.get(id(last))
-    return None if begin is None or end is None else end - begin
+def _summed(before: PhaseSpan, one: PhaseSpan) -> PhaseSpan:
+    """A phase that was entered again: times add up, and what is unknown of one entry is unknown of all."""
+    unknown = before.span_ns is None or one.span_ns is None
+    span_ns = None if unknown else (before.span_ns or 0) + (one.span_ns or 0)
+    return before._replace(wall_ns=before.wall_ns + one.wall_ns, span_ns=span_ns, calls=before.calls + 1)
