@@ -148,6 +148,7 @@ class CudaGraphBackend:
 
     def begin(self, pool: Any) -> torch.cuda.CUDAGraph:
         """Begin to capture on the current stream, in thread-local mode.
+
         Thread-local: other threads (a sampler that reads NVML, a data loader that pins memory) do nothing to the
         captured stream, and the stricter global mode would let them break the capture.
         """
