@@ -46,7 +46,8 @@ gpu-run: ## the run that goes into reports/ (default OUT=runs/gpu-check)
 	$(GPU_PYTHON) -m kdaprof probe --paths fused,tensor,tensor-rows,compiled --phases fwd,bwd,fwdbwd \
 	  --modes eager,graph --samples 8 --cold --anonymous --force --out $(OUT)
 
-# With loops of 2 s it took 371 s on an H200, of which FLA tunes its kernels for 271 s in its first calls; what it finds stays on disk for the profiled repeats' process.
+# 373 s on an H200, of which FLA compiles and tunes its kernels for 277 s in its first calls; what it finds stays on disk for
+# the profiled repeats' process.
 gpu-peers-run: ## the run that goes into reports/h200-kda-peers: FLA beside our paths (needs fla-core and einops)
 	FLA_DISABLE_BACKEND_DISPATCH=1 TRITON_CACHE_AUTOTUNING=1 $(GPU_PYTHON) -m kdaprof probe --preset production \
 	  --paths fused,tensor,fla --phases fwd,fwdbwd --modes eager,graph --samples 8 --util-seconds 3 --anonymous --force \
@@ -55,7 +56,7 @@ gpu-peers-run: ## the run that goes into reports/h200-kda-peers: FLA beside our 
 gpu-util-run: ## the watches that go into reports/h200-gpu-util: idle, and both paths in loops
 	$(GPU_PYTHON) probes/sampled_utilisation.py $(OUT)
 
-# On an H200: 221 s for the probe, 47 and 44 s for the sweeps.
+# On an H200: 187 s for the probe, 47 and 44 s for the sweeps.
 # A cell that fails makes the target fail, behind everything else.
 STEP_MODES := eager,graph,fused:graphed-callables,fused:reduce-overhead
 gpu-step-run: ## the training step on a GPU: attribution, modes, cold steps, sweeps, into OUT, OUT-batch and OUT-max-iter
