@@ -68,18 +68,25 @@ class FusedKda(torch.autograd.Function):
         return o, ht
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, do: Tensor | None, dht: Tensor | None) -> tuple[Tensor | None, ...]:
         """Gradients of q, k, v, g, beta and the initial state (None without one)."""
-        if hooks.on_backward is not None:
-            hooks.on_backward()
-        q, k, v, g, beta, h0, rec = ctx.saved_tensors
-        do = None if do is None else do.contiguous()
-        dht = None if dht is None else dht.contiguous()
-        if do is None and dht is None:
-            return (None,) * 9
-        # All come out of the same kernels; autograd drops those that nobody asked for.
-        return (*_launch().backward(q, k, v, g, beta, h0, rec, do, dht, ctx.scale, ctx.precision), None, None, None)
+        # Where nobody differentiates this pass, torch's guard against a second derivative has nothing to guard.
+        return _gradients_once(ctx, do, dht) if torch.is_grad_enabled() else _gradients(ctx, do, dht)
+
+
+def _gradients(ctx: Any, do: Tensor | None, dht: Tensor | None) -> tuple[Tensor | None, ...]:
+    if hooks.on_backward is not None:
+        hooks.on_backward()
+    q, k, v, g, beta, h0, rec = ctx.saved_tensors
+    do = None if do is None else do.contiguous()
+    dht = None if dht is None else dht.contiguous()
+    if do is None and dht is None:
+        return (None,) * 9
+    # All come out of the same kernels; autograd drops those that nobody asked for.
+    return (*_launch().backward(q, k, v, g, beta, h0, rec, do, dht, ctx.scale, ctx.precision), None, None, None)
+
+
+_gradients_once = once_differentiable(_gradients)
 
 
 def fused_kda(
